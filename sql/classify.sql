@@ -1,0 +1,329 @@
+-- What one exchange proves: evidence -> verdict (README, "Verdicts"). No socket.
+SET timezone = 'UTC';
+\pset null '-'
+\set spec '{"object": {"id": "$.id", "marker": "$.meta.op_id", "pending": "$.status == \\"pending\\"", "failed": "$.status == \\"failed\\""}, "key": {"replayed": "header:Idempotent-Replayed"}}'
+\set ours '{"op_id": "refund-1"}'
+
+-- 1. No request left: not sent, whatever curl says; our own fault: blocked.
+SELECT e AS evidence, verdict, reason
+FROM (VALUES
+	('{"phase": "none"}'),
+	('{"too_late": true}'),
+	('{"phase": "resolve", "curl_code": 6}'),
+	('{"phase": "resolve", "curl_code": 28}'),
+	('{"phase": "connect", "curl_code": 7}'),
+	('{"phase": "connect", "curl_code": 28}'),
+	('{"phase": "connect", "curl_code": 56}'),
+	('{"curl_code": 5}'),
+	('{"curl_code": 97}'),
+	('{"curl_code": 3}'),
+	('{"phase": "tls", "curl_code": 35}'),
+	('{"phase": "tls", "curl_code": 28}'),
+	('{"phase": "tls", "curl_code": 60}'),
+	('{"phase": "tls", "curl_code": 77}'),
+	('{"phase": "sent", "curl_code": 28}')) c (e),
+	_op_classify(:'spec', e::jsonb || '{"sent": false}') v;
+
+-- 2. A request left and no whole answer came: unknown, always.
+SELECT e AS evidence, verdict, reason, external_id
+FROM (VALUES
+	('{}'),
+	('{"curl_code": 28}'),
+	('{"curl_code": 52}'),
+	('{"curl_code": 55}'),
+	('{"curl_code": 56}'),
+	('{"curl_code": 42}'),
+	('{"curl_code": 35}'),
+	('{"curl_code": 28, "status": 100, "phase": "head"}'),
+	('{"status": 103}'),
+	('{"curl_code": 28, "status": 200, "phase": "head"}'),
+	('{"curl_code": 18, "status": 200, "phase": "head", "body": {"id": "re_1", "meta": {"op_id": "refund-1"}}}'),
+	('{"curl_code": 56, "status": 422, "phase": "head"}'),
+	('{"curl_code": 28, "status": 429, "phase": "head"}'),
+	('{"status": 200, "phase": "head"}')) c (e),
+	_op_classify(:'spec', :'ours'::jsonb || e::jsonb) v;
+
+-- 3. Statuses that no rule knows better.
+SELECT verdict, string_agg(s::text, ' ' ORDER BY s) AS statuses
+FROM unnest('{200,201,202,204,300,301,302,303,304,305,307,308,400,401,402,403,404,405,406,407,408,409,410,411,412,413,414,415,418,421,422,423,424,425,426,428,429,431,451,500,501,502,503,504,507,508,511,520,521,522,523,524,529,599}'::int[]) s,
+	_op_classify(:'spec', jsonb_build_object('status', s, 'body', '<html>')) v
+GROUP BY verdict ORDER BY min(s);
+SELECT s AS status, verdict, reason, keyed
+FROM unnest('{302,307,400,429,502,503}'::int[]) s,
+	_op_classify('{}', jsonb_build_object('status', s)) v;
+
+-- 4. Success: an id, our marker, a final status.
+SELECT e AS answer, verdict, reason, external_id
+FROM (VALUES
+	('{"body": {"id": "re_1", "status": "succeeded", "meta": {"op_id": "refund-1"}}}'),
+	('{"body": {"id": "re_1", "status": "pending", "meta": {"op_id": "refund-1"}}}'),
+	('{"body": {"id": "re_1", "status": "failed", "meta": {"op_id": "refund-1"}}}'),
+	('{"body": {"id": 4711, "meta": {"op_id": "refund-1"}}}'),
+	('{"status": 202, "body": {"id": "re_1", "meta": {"op_id": "refund-1"}}}'),
+	('{"status": 202, "body": ""}'),
+	('{"status": 202, "body": "<html>"}'),
+	('{"body": {"id": "re_2", "meta": {"op_id": "refund-2"}}}'),
+	('{"body": {"id": "re_2", "meta": {"op_id": "refund-1~2"}}}'),
+	('{"body": {"id": "re_2", "meta": {"op_id": ["refund-1"]}}}'),
+	('{"body": {"id": "re_2"}}'),
+	('{"body": {"id": "", "meta": {"op_id": "refund-1"}}}'),
+	('{"body": {"id": null, "meta": {"op_id": "refund-1"}}}'),
+	('{"body": {"id": {"a": 1}, "meta": {"op_id": "refund-1"}}}'),
+	('{"body": {"meta": {"op_id": "refund-1"}}}'),
+	('{"body": {"error": {"code": "throttled"}}}'),
+	('{"body": []}'),
+	('{"body": "null"}'),
+	('{"body": "\"re_1\""}'),
+	('{"body": ""}'),
+	('{"body": "<html>please sign in</html>"}'),
+	('{"body": "{\"id\": \"re_1\", \"meta\": {\"op_id\": \"refund-1\"}"}'),
+	('{"status": 204}')) c (e),
+	_op_classify(:'spec', :'ours'::jsonb || '{"status": 200}' || e::jsonb) v;
+
+-- An id longer than any real one is none.
+SELECT verdict, reason, length(external_id)
+FROM unnest('{255,256}'::int[]) n,
+	_op_classify(:'spec', :'ours'::jsonb || jsonb_build_object('status', 200, 'body',
+		jsonb_build_object('id', repeat('x', n), 'meta', '{"op_id": "refund-1"}'::jsonb))) v;
+
+-- Whose marker: op id, generation, namespace; not compared where there is none to compare.
+SELECT s AS more_spec, e AS more_evidence, m AS marker, verdict, reason
+FROM (VALUES
+	('{}', '{}', 'refund-1'),
+	('{}', '{"generation": 2}', 'refund-1~2'),
+	('{}', '{"generation": 2}', 'refund-1'),
+	('{}', '{}', 'refund-1~1'),
+	('{}', '{}', 'Refund-1'),
+	('{}', '{}', 'refund-1 '),
+	('{}', '{}', 'refund-10'),
+	('{"namespace": "eu-"}', '{}', 'refund-1'),
+	('{"namespace": "eu-"}', '{"op_id": null}', 'what you like'),
+	('{"object": {"id": "$.id"}}', '{}', 'what you like')) c (s, e, m),
+	_op_classify(:'spec'::jsonb || s::jsonb, :'ours'::jsonb || e::jsonb ||
+		jsonb_build_object('status', 201, 'body', jsonb_build_object('id', 'x', 'meta', jsonb_build_object('op_id', m)))) v;
+
+-- Where the object stands in the answer, and what must hold besides; no object: any 2xx.
+SELECT s AS spec, e AS answer, verdict, reason, external_id
+FROM (VALUES
+	('{"object": {"id": "$.id"}, "success": {"object": "$.refund"}}', '{"body": {"refund": {"id": "r1"}}}'),
+	('{"object": {"id": "$.id"}, "success": {"object": "$.refund"}}', '{"body": {"id": "r1"}}'),
+	('{"object": {"id": "$.id"}, "success": {"if": "$.ok == true"}}', '{"body": {"id": "r1", "ok": true}}'),
+	('{"object": {"id": "$.id"}, "success": {"if": "$.ok == true"}}', '{"body": {"id": "r1", "ok": "true"}}'),
+	('{"object": {"id": "$.id"}, "success": {"if": "$.ok == true"}}', '{"body": {"id": "r1"}}'),
+	('{"success": {"if": "$.ok == true"}}', '{"body": {"ok": true}}'),
+	('{"success": {"if": "$.ok == true"}}', '{"body": "<html>"}'),
+	('{"success": {"if": "$.ok == true"}}', '{"body": {"ok": true}, "cut": true}'),
+	('{}', '{"body": "<html>"}'),
+	('{}', '{"status": 202}'),
+	('{}', '{"status": 204}'),
+	('{}', '{"cut": true, "body": "{\"id\""}'),
+	('{"object": {"id": "$.id"}}', '{"cut": true, "body": "{\"id\""}')) c (s, e),
+	_op_classify(s::jsonb, '{"status": 200}'::jsonb || e::jsonb) v;
+
+-- 5. Rules: the first that matches, before everything else that an answer can be.
+\set rules '{"rules": [{"if": {"status": 409, "body": "$.code == \\"busy\\""}, "then": "in_progress", "reason": "key_in_use"}, {"if": {"status": [409, 422], "body": "$.code == \\"other_body\\""}, "then": "mismatch"}, {"if": {"body": "$.code == \\"done\\""}, "then": "already_done", "reason": "done_before"}, {"if": {"status": 402}, "then": "rejected", "reason": "card", "keyed": true}, {"if": {"header": "X-Cap", "value": "spend"}, "then": "blocked", "reason": "spend_cap"}, {"if": {"status": 503, "header": "x-before"}, "then": "not_processed"}, {"if": {"status": 200, "body": "$.error.code == \\"throttled\\""}, "then": "not_processed", "reason": "throttled"}, {"if": {"status": 418}, "then": "confirmed", "reason": "teapot"}]}'
+SELECT e AS answer, verdict, reason, external_id, keyed
+FROM (VALUES
+	('{"status": 409, "body": {"code": "busy"}}'),
+	('{"status": 409, "body": {"code": "other_body"}}'),
+	('{"status": 422, "body": {"code": "other_body"}}'),
+	('{"status": 422, "body": {"code": "busy"}}'),
+	('{"status": 409, "body": {"code": "else"}}'),
+	('{"status": 409, "body": "<html>"}'),
+	('{"status": 400, "body": {"code": "done"}}'),
+	('{"status": 500, "body": {"code": "done"}}'),
+	('{"status": 402}'),
+	('{"status": 429, "headers": {"x-cap": "Spend"}}'),
+	('{"status": 429, "headers": {"x-cap": "none"}}'),
+	('{"status": 429, "headers": {"x-cap-more": "spend"}}'),
+	('{"status": 503}'),
+	('{"status": 503, "headers": {"X-BEFORE": ""}}'),
+	('{"status": 200, "body": {"error": {"code": "throttled"}}}'),
+	('{"status": 418, "body": {"id": "tea", "meta": {"op_id": "refund-1"}}}'),
+	('{"status": 418, "body": {"id": "tea", "meta": {"op_id": "another"}}}'),
+	('{"status": 418}'),
+	('{"status": 409, "body": {"code": "busy"}, "curl_code": 18, "phase": "head"}')) c (e),
+	_op_classify(:'spec'::jsonb || :'rules', :'ours'::jsonb || e::jsonb) v;
+
+-- A body that was cut might have matched a rule: then nothing behind it is known.
+SELECT e AS answer, verdict, reason, keyed
+FROM (VALUES
+	('{"status": 409}'), ('{"status": 402}'), ('{"status": 429}'), ('{"status": 200}')) c (e),
+	_op_classify('{"rules": [{"if": {"status": 402}, "then": "rejected", "keyed": true}, {"if": {"status": [402, 409], "body": "$.code == \"busy\""}, "then": "in_progress"}]}',
+		'{"cut": true, "body": "{\"code\": \"bu"}'::jsonb || e::jsonb) v;
+
+-- 6. Replays: a stored 5xx is no news, a stored refusal is the key's own answer.
+SELECT e AS answer, verdict, reason, keyed
+FROM (VALUES
+	('{"status": 500}'),
+	('{"status": 500, "headers": {"Idempotent-Replayed": "true"}}'),
+	('{"status": 500, "headers": {"idempotent-replayed": " TRUE "}}'),
+	('{"status": 500, "headers": {"Idempotent-Replayed": "false"}}'),
+	('{"status": 503, "headers": {"Idempotent-Replayed": "true"}}'),
+	('{"status": 402, "headers": {"Idempotent-Replayed": "true"}}'),
+	('{"status": 402}'),
+	('{"status": 201, "headers": {"Idempotent-Replayed": "true"}, "body": {"id": "re_1", "meta": {"op_id": "refund-1"}}}')) c (e),
+	_op_classify(:'spec', :'ours'::jsonb || e::jsonb) v;
+
+-- 7. Retry-After, as seconds behind the answer.
+SELECT e AS answer, verdict, retry_at
+FROM (VALUES
+	('{"status": 429, "retry_after": 30}'),
+	('{"status": 429}'),
+	('{"status": 429, "retry_after": -5}'),
+	('{"status": 503, "retry_after": 120}'),
+	('{"status": 429, "retry_after": 2147483647}'),
+	('{"status": 429, "retry_after": 30, "finished_at": null}'),
+	('{"status": 429, "retry_after": 30, "kind": "lookup"}')) c (e),
+	_op_classify('{}', '{"finished_at": "2026-01-01 12:00:00"}'::jsonb || e::jsonb) v;
+
+-- 8. A lookup in a list: our own marker on an object, never "same amount".
+\set list '{"lookup": {"items": "$.data[*]", "more": "$.has_more == true"}}'
+\set a '{"id": "re_1", "status": "succeeded", "meta": {"op_id": "refund-1"}}'
+\set b '{"id": "re_2", "status": "succeeded", "meta": {"op_id": "refund-1"}}'
+\set c '{"id": "re_3", "status": "succeeded", "meta": {"op_id": "refund-1~2"}}'
+\set p '{"id": "re_4", "status": "pending", "meta": {"op_id": "refund-1"}}'
+\set f '{"id": "re_5", "status": "failed", "meta": {"op_id": "refund-1"}}'
+\set g '{"id": "re_6", "status": "failed", "meta": {"op_id": "refund-1~2"}}'
+\set x '{"id": "re_7", "status": "succeeded", "meta": {"op_id": "another"}}'
+\set y '{"id": "re_8", "status": "succeeded"}'
+\set n '{"status": "succeeded", "meta": {"op_id": "refund-1"}}'
+SELECT what, more, verdict, reason, external_id
+FROM (VALUES
+	('nothing', '[]'),
+	('others', jsonb_build_array(:'x'::jsonb, :'y'::jsonb, 17, null, '[]'::jsonb)),
+	('ours', jsonb_build_array(:'x'::jsonb, :'a'::jsonb)),
+	('ours, twice the same', jsonb_build_array(:'a'::jsonb, :'a'::jsonb)),
+	('ours, pending', jsonb_build_array(:'p'::jsonb)),
+	('ours, failed', jsonb_build_array(:'f'::jsonb)),
+	('ours, failed and living', jsonb_build_array(:'f'::jsonb, :'a'::jsonb)),
+	('ours, failed and pending', jsonb_build_array(:'p'::jsonb, :'f'::jsonb)),
+	('two living', jsonb_build_array(:'a'::jsonb, :'b'::jsonb)),
+	('two living, one pending', jsonb_build_array(:'a'::jsonb, :'p'::jsonb)),
+	('of another generation', jsonb_build_array(:'c'::jsonb)),
+	('of both generations', jsonb_build_array(:'a'::jsonb, :'c'::jsonb)),
+	('of another generation, failed', jsonb_build_array(:'g'::jsonb)),
+	('of another, failed; ours', jsonb_build_array(:'g'::jsonb, :'a'::jsonb)),
+	('ours, without an id', jsonb_build_array(:'n'::jsonb))) c (what, items),
+	unnest('{f,t}'::bool[]) more,
+	_op_classify(:'spec'::jsonb || :'list', :'ours'::jsonb ||
+		jsonb_build_object('kind', 'lookup', 'status', 200, 'body', jsonb_build_object('data', items, 'has_more', more))) v;
+
+-- The same for a later generation.
+SELECT what, verdict, reason, external_id
+FROM (VALUES
+	('ours', jsonb_build_array(:'c'::jsonb)),
+	('ours, failed', jsonb_build_array(:'g'::jsonb)),
+	('of the first generation', jsonb_build_array(:'a'::jsonb)),
+	('of the first generation, failed', jsonb_build_array(:'f'::jsonb))) c (what, items),
+	_op_classify(:'spec'::jsonb || :'list', :'ours'::jsonb ||
+		jsonb_build_object('kind', 'lookup', 'generation', 2, 'status', 200, 'body', jsonb_build_object('data', items))) v;
+
+-- A lookup that fails says nothing about the operation; nor does a page without its list.
+SELECT e AS answer, verdict, reason
+FROM (VALUES
+	('{"status": 404, "body": {"error": "no such payment"}}'),
+	('{"status": 401}'),
+	('{"status": 403}'),
+	('{"status": 410}'),
+	('{"status": 429}'),
+	('{"status": 302}'),
+	('{"status": 500}'),
+	('{"status": 200, "body": "<html>"}'),
+	('{"status": 200, "body": "{\"data\": ["}'),
+	('{"status": 200, "body": ""}'),
+	('{"status": 200, "body": {"error": {"code": "throttled"}}}'),
+	('{"status": 200, "body": {"data": null}}'),
+	('{"status": 200, "body": {"data": {}}}'),
+	('{"status": 200, "body": {"data": "none"}}'),
+	('{"status": 200, "body": []}'),
+	('{"status": 204}'),
+	('{"status": 200, "body": {"data": []}, "cut": true}'),
+	('{"status": 200, "body": {"data": []}, "curl_code": 18, "phase": "head"}'),
+	('{"curl_code": 28}'),
+	('{"sent": false, "phase": "connect", "curl_code": 7}'),
+	('{"sent": false, "phase": "tls", "curl_code": 60}'),
+	('{"sent": false, "too_late": true}')) c (e),
+	_op_classify(:'spec'::jsonb || :'list' || :'rules', :'ours'::jsonb || '{"kind": "lookup"}' || e::jsonb) v;
+
+-- Lists in other shapes.
+SELECT items, body, verdict, reason, external_id
+FROM (VALUES
+	('$[*]', '[]'),
+	('$[*]', jsonb_build_array(:'a'::jsonb)),
+	('$[*]', '{}'),
+	('$.edges[*].node', jsonb_build_object('edges', jsonb_build_array(jsonb_build_object('node', :'a'::jsonb)))),
+	('$.edges[*].node', '{"edges": []}'),
+	('$.edges[*].node', '{"errors": []}'),
+	('$.orders[*].refunds[*]', jsonb_build_object('orders', jsonb_build_array('{"refunds": []}'::jsonb, jsonb_build_object('refunds', jsonb_build_array(:'a'::jsonb))))),
+	('$.orders[*].refunds[*]', '{"orders": []}')) c (items, body),
+	_op_classify(:'spec'::jsonb || jsonb_build_object('lookup', jsonb_build_object('items', items)),
+		:'ours'::jsonb || jsonb_build_object('kind', 'lookup', 'status', 200, 'body', body)) v;
+
+-- 9. A lookup of one object; and none at all.
+SELECT body, verdict, reason, external_id
+FROM (VALUES
+	(:'a'::jsonb), (:'p'), (:'f'), (:'c'), (:'g'), (:'x'), (:'y'), (:'n'), ('{}'), ('[]')) c (body),
+	_op_classify(:'spec'::jsonb || '{"lookup": {}}', :'ours'::jsonb ||
+		jsonb_build_object('kind', 'lookup', 'status', 200, 'body', body)) v;
+SELECT * FROM _op_classify(:'spec', :'ours'::jsonb || '{"kind": "lookup", "status": 200, "body": {"id": "re_1"}}');
+
+-- 10. Hostile bodies hurt nobody; where the JSON can be mended, the first answer confirms.
+SELECT what, verdict, reason, external_id
+FROM (VALUES
+	('escaped NUL', convert_to('{"id": "re_1", "note": "a\u0000b", "meta": {"op_id": "refund-1"}}', 'UTF8')),
+	('raw NUL', decode('7b226964223a2272655f31222c226e6f7465223a22', 'hex') || '\x00'::bytea || convert_to('", "meta": {"op_id": "refund-1"}}', 'UTF8')),
+	('lone surrogate', convert_to('{"id": "re_1", "note": "\ud800", "meta": {"op_id": "refund-1"}}', 'UTF8')),
+	('invalid UTF-8', convert_to('{"id": "re_1", "note": "', 'UTF8') || '\xfffe'::bytea || convert_to('", "meta": {"op_id": "refund-1"}}', 'UTF8')),
+	('Latin-1', convert_to('{"id": "re_1", "note": "caf', 'UTF8') || '\xe9'::bytea || convert_to('", "meta": {"op_id": "refund-1"}}', 'UTF8')),
+	('byte order mark', '\xefbbbf'::bytea || convert_to('{"id": "re_1", "meta": {"op_id": "refund-1"}}', 'UTF8')),
+	('huge number', convert_to('{"id": "re_1", "n": 1e999999, "meta": {"op_id": "refund-1"}}', 'UTF8')),
+	('duplicate keys', convert_to('{"id": "re_0", "id": "re_1", "meta": {"op_id": "refund-1"}}', 'UTF8')),
+	('gzip', '\x1f8b0800000000000003'::bytea),
+	('PNG', '\x89504e470d0a1a0a'::bytea),
+	('deep', convert_to(repeat('[', 100000), 'UTF8')),
+	('deep and whole', convert_to(repeat('[', 100000) || repeat(']', 100000), 'UTF8')),
+	('nothing but blanks', convert_to('   ', 'UTF8'))) c (what, body),
+	_op_classify(:'spec', :'ours'::jsonb || jsonb_build_object('status', 200, 'body_base64', translate(encode(body, 'base64'), E'\n', ''))) v;
+
+-- The same bytes behind a rule and a lookup: no error there either.
+SELECT count(*), count(DISTINCT verdict)
+FROM unnest(ARRAY['\x1f8b0800'::bytea, '\x00', '\xff', '[[[[', '{"data":', '"\\ud800"', '1e999999', '{"data": [1e400, "x", [[]], {"id": {}}]}']) body,
+	unnest('{send,lookup}'::text[]) kind,
+	_op_classify(:'spec'::jsonb || :'rules' || :'list', :'ours'::jsonb || jsonb_build_object('kind', kind, 'status', 200, 'body_base64', translate(encode(body, 'base64'), E'\n', ''))) v;
+
+-- 11. The shipped profiles.
+SELECT e AS answer, verdict, reason, external_id, keyed
+FROM (VALUES
+	('{"status": 200, "body": {"id": "re_1", "status": "succeeded", "metadata": {"op_id": "refund-1"}}}'),
+	('{"status": 200, "body": {"id": "re_1", "status": "pending", "metadata": {"op_id": "refund-1"}}}'),
+	('{"status": 200, "body": {"id": "re_1", "status": "requires_action", "metadata": {"op_id": "refund-1"}}}'),
+	('{"status": 200, "body": {"id": "re_1", "status": "failed", "metadata": {"op_id": "refund-1"}}}'),
+	('{"status": 200, "body": {"id": "re_1", "status": "canceled", "metadata": {"op_id": "refund-1"}}}'),
+	('{"status": 200, "body": {"id": "re_1", "status": "succeeded", "metadata": {}}}'),
+	('{"status": 409, "body": {"error": {"type": "idempotency_error", "code": "idempotency_key_in_use"}}}'),
+	('{"status": 400, "body": {"error": {"type": "idempotency_error"}}}'),
+	('{"status": 400, "body": {"error": {"type": "invalid_request_error", "code": "charge_already_refunded"}}}'),
+	('{"status": 400, "body": {"error": {"type": "invalid_request_error", "code": "parameter_missing"}}}'),
+	('{"status": 402, "body": {"error": {"type": "card_error", "code": "card_declined"}}}'),
+	('{"status": 429, "body": {"error": {"code": "lock_timeout"}}}'),
+	('{"status": 429, "body": {"error": {"code": "rate_limit"}}}'),
+	('{"status": 424, "body": {}}'),
+	('{"status": 401, "body": {}}'),
+	('{"status": 500, "body": {}}'),
+	('{"status": 500, "body": {}, "headers": {"Idempotent-Replayed": "true"}}'),
+	('{"kind": "lookup", "status": 200, "body": {"object": "list", "has_more": false, "data": [{"id": "re_1", "status": "succeeded", "metadata": {"op_id": "refund-1"}}]}}'),
+	('{"kind": "lookup", "status": 200, "body": {"object": "list", "has_more": false, "data": []}}'),
+	('{"kind": "lookup", "status": 200, "body": {"object": "list", "has_more": true, "data": []}}')) c (e),
+	op_profile p,
+	_op_classify(_op_merge(p.spec->'provider', p.spec->'actions'->'refund'), :'ours'::jsonb || e::jsonb) v
+WHERE p.name = 'stripe';
+
+SELECT s AS status, verdict, reason, external_id
+FROM unnest('{200,202,204,400,401,409,429,500}'::int[]) s, op_profile p,
+	_op_classify(_op_merge(p.spec->'provider', p.spec->'actions'->'post'), jsonb_build_object('status', s)) v
+WHERE p.name = 'http';
+
+-- 12. Evidence itself is checked: a misspelt field would be a test that tests nothing.
+SELECT * FROM _op_classify('{}', '{"htp_status": 200}');
+SELECT * FROM _op_classify('{}', '{"status": "200"}');

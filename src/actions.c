@@ -1,0 +1,119 @@
+/*
+ * actions.c - parsed specs, one per action and process.
+ *
+ * The version is a digest of all that a spec is merged from, so an entry is
+ * right exactly as long as its version is the one the present snapshot shows.
+ */
+#include "postgres.h"
+
+#include "actions.h"
+
+#include "errors.h"
+#include "fields.h"
+#include "ledger.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#define NAME_SIZE 128
+
+typedef struct Entry
+{
+	char    name[NAME_SIZE];
+	Action *action;
+} Entry;
+
+static HTAB *entries = NULL;
+
+static HTAB *
+table(void)
+{
+	HASHCTL how = {.keysize = NAME_SIZE, .entrysize = sizeof(Entry)};
+
+	if (!entries)
+		entries = hash_create("op_ledger actions", 32, &how, HASH_ELEM | HASH_STRINGS);
+	return entries;
+}
+
+static void
+forget(Action *action)
+{
+	action->current = false;
+	if (action->holders == 0)
+		MemoryContextDelete(action->context);
+}
+
+void
+action_hold(Action *action)
+{
+	action->holders++;
+}
+
+void
+action_release(Action *action)
+{
+	action->holders--;
+	if (action->holders == 0 && !action->current)
+		MemoryContextDelete(action->context);
+}
+
+/* Parsed in a context that only survives when nothing was wrong. */
+static Action *
+load(const char *name, const char *provider, int64 version)
+{
+	Jsonb        *merged = ledger_spec(name);
+	MemoryContext context =
+		AllocSetContextCreate(CurrentMemoryContext, "op_ledger action", ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	Action       *action = palloc0(sizeof(Action));
+
+	action->name = pstrdup(name);
+	action->provider = pstrdup(provider);
+	action->version = version;
+	action->spec = profile_parse(name, merged);
+	action->context = context;
+	action->current = true;
+	MemoryContextSwitchTo(old);
+	MemoryContextSetParent(context, TopMemoryContext);
+	return action;
+}
+
+Action *
+action_find(const char *name)
+{
+	char  *provider;
+	int64  version;
+	Entry *entry;
+	bool   found;
+	Action *fresh;
+
+	if (strlen(name) >= NAME_SIZE || !ledger_action(name, &provider, &version))
+		return NULL;
+	entry = hash_search(table(), name, HASH_FIND, &found);
+	if (found && entry->action->version == version)
+		return entry->action;
+	fresh = load(name, provider, version);
+	entry = hash_search(table(), name, HASH_ENTER, &found);
+	if (found)
+		forget(entry->action);
+	entry->action = fresh;
+	return fresh;
+}
+
+Action *
+action_get(const char *name)
+{
+	Action     *action = action_find(name);
+	char      **names;
+	int         count;
+	const char *near;
+
+	if (action)
+		return action;
+	names = ledger_actions(&count);
+	near = nearest_name(name, (const char *const *) names, count);
+	ereport(ERROR,
+	        (errcode(OPL_ERR_NO_ACTION), errmsg("action \"%s\" does not exist", name),
+	         near ? errhint("Perhaps you meant \"%s\".", near)
+	              : errhint("op_provider_add() adds the actions of a profile, op_action_add() one "
+	                        "of your own.")));
+}

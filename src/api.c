@@ -1,0 +1,299 @@
+/*
+ * api.c - thin wrappers that show the floors below to SQL, and the guard trigger.
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "commands/trigger.h"
+#include "errors.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "home.h"
+#include "ledger.h"
+#include "miscadmin.h"
+#include "receipt.h"
+#include "state.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+#include "wake.h"
+
+PG_FUNCTION_INFO_V1(op_status);
+PG_FUNCTION_INFO_V1(op_cancel);
+PG_FUNCTION_INFO_V1(op_transitions);
+PG_FUNCTION_INFO_V1(_op_guard);
+PG_FUNCTION_INFO_V1(_op_worker);
+PG_FUNCTION_INFO_V1(_op_home);
+PG_FUNCTION_INFO_V1(_op_home_fault);
+PG_FUNCTION_INFO_V1(_op_created);
+PG_FUNCTION_INFO_V1(_op_wake);
+
+static void
+not_found(const char *op_id)
+{
+	ereport(ERROR, (errcode(OPL_ERR_NOT_FOUND),
+	                errmsg("operation \"%s\" does not exist", op_id),
+	                errhint("It was never submitted, or its transaction has not been committed.")));
+}
+
+static char *
+op_id_arg(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(OPL_ERR_OP_ID), errmsg("op id is NULL"),
+		                errhint("Pass the id that was given to op_submit().")));
+	return text_to_cstring(PG_GETARG_TEXT_PP(0));
+}
+
+Datum
+op_status(PG_FUNCTION_ARGS)
+{
+	char            *op_id = op_id_arg(fcinfo);
+	LedgerOperation *operation;
+	TimestampTz      due_at = OPL_NEVER;
+
+	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
+	operation = ledger_read(op_id, true);
+	if (!operation)
+		not_found(op_id);
+	if (!opl_state_ended(operation->op.state))
+		due_at = ledger_due_at(op_id, true);
+	ledger_end();
+	PG_RETURN_DATUM(receipt_datum(fcinfo, operation, false, due_at, NULL));
+}
+
+/* ------------------------------------------------------------------- people */
+
+static void
+store(LedgerOperation *operation, const OplDecision *decision, const char *event, const char *note)
+{
+	LedgerChange change = {.op_id = operation->op_id,
+	                       .provider = operation->provider,
+	                       .decision = *decision,
+	                       .reason = decision->reason ? decision->reason : operation->reason};
+
+	ledger_save(&change, 1, GetCurrentTimestamp());
+	if (decision->step == OPL_STEP_NONE)
+		ledger_off_agenda(operation->op_id);
+	ledger_event(operation->op_id, GetUserNameFromId(GetOuterUserId(), false), event, note);
+	wake_waiters_at_commit();
+	operation->op = decision->after;
+	operation->reason = (char *) change.reason;
+}
+
+Datum
+op_cancel(PG_FUNCTION_ARGS)
+{
+	char            *op_id = op_id_arg(fcinfo);
+	char            *note = PG_ARGISNULL(1) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(1));
+	const char      *message = NULL;
+	LedgerOperation *operation;
+	OplDecision      decision;
+	TimestampTz      due_at = OPL_NEVER;
+
+	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
+	operation = ledger_lock(op_id);
+	if (!operation)
+		not_found(op_id);
+	switch (opl_cancel(&operation->op, &decision))
+	{
+		case OPL_VERB_OK:
+			store(operation, &decision, "cancel", note);
+			break;
+		case OPL_VERB_TOO_LATE:
+			message = "too late: it may have been sent, the outcome is pending";
+			due_at = ledger_due_at(op_id, false);
+			break;
+		default: /* it has ended, and the receipt says how */
+			break;
+	}
+	ledger_end();
+	PG_RETURN_DATUM(receipt_datum(fcinfo, operation, false, due_at, message));
+}
+
+/* ------------------------------------------------------------------- states */
+
+Datum
+op_transitions(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int from = 0; from < OPL_STATE_COUNT; from++)
+	{
+		for (int to = 0; to < OPL_STATE_COUNT; to++)
+		{
+			Datum values[] = {CStringGetTextDatum(opl_state_name(from)),
+			                  CStringGetTextDatum(opl_state_name(to))};
+			bool  nulls[] = {false, false};
+
+			if (from != to && opl_state_may_become(from, to))
+				tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		}
+	}
+	return (Datum) 0;
+}
+
+/* Columns of op_operation that the guard looks at; the first are the identity. */
+static const char *const guarded[] = {"op_id", "action", "provider", "args_hash", "state"};
+#define NIDENTITY 4
+
+static char *
+column_text(TriggerData *trigger, HeapTuple tuple, const char *name)
+{
+	TupleDesc descriptor = RelationGetDescr(trigger->tg_relation);
+	int       column = SPI_fnumber(descriptor, name);
+
+	if (column <= 0)
+		elog(ERROR, "op_operation has no column \"%s\"", name);
+	return SPI_getvalue(tuple, descriptor, column);
+}
+
+/* Every UPDATE passes here, the worker's and those written by hand. */
+Datum
+_op_guard(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	HeapTuple    before = trigger->tg_trigtuple;
+	HeapTuple    after = trigger->tg_newtuple;
+	OplState     from;
+	OplState     to;
+	char        *op_id;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ||
+	    !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+		                errmsg("_op_guard() is a trigger before UPDATE for each row")));
+	op_id = column_text(trigger, before, "op_id");
+	for (int i = 0; i < NIDENTITY; i++)
+	{
+		if (strcmp(column_text(trigger, before, guarded[i]),
+		           column_text(trigger, after, guarded[i])) != 0)
+			ereport(ERROR,
+			        (errcode(OPL_ERR_ARROW),
+			         errmsg("%s of operation \"%s\" cannot be changed", guarded[i], op_id),
+			         errdetail("An operation is one thing to do, for ever."),
+			         errhint("Submit another operation under another id.")));
+	}
+	if (opl_state_parse(column_text(trigger, before, "state"), &from) &&
+	    opl_state_parse(column_text(trigger, after, "state"), &to) && !opl_state_may_become(from, to))
+		ereport(ERROR,
+		        (errcode(OPL_ERR_ARROW),
+		         errmsg("operation \"%s\" cannot go from %s to %s", op_id, opl_state_name(from),
+		                opl_state_name(to)),
+		         errdetail("op_transitions() lists what can happen."),
+		         errhint("Evidence and the functions for people change states; an UPDATE by hand "
+		                 "cannot make something un-happen.")));
+	return PointerGetDatum(after);
+}
+
+/* ----------------------------------------------------------- worker and home */
+
+static const char *
+state_word(const SlotReport *report)
+{
+	switch (report->state)
+	{
+		case SLOT_RUNNING:
+			return "running";
+		case SLOT_STARTING:
+			return "starting";
+		default:
+			return "absent";
+	}
+}
+
+static TupleDesc
+result_row(FunctionCallInfo fcinfo)
+{
+	TupleDesc descriptor;
+
+	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "a row was expected as result type");
+	return BlessTupleDesc(descriptor);
+}
+
+Datum
+_op_worker(PG_FUNCTION_ARGS)
+{
+	SlotReport r = wake_report(MyDatabaseId);
+	bool       none = r.state == SLOT_FREE;
+	Datum      values[] = {BoolGetDatum(wake_available()),
+	                       CStringGetTextDatum(state_word(&r)),
+	                       Int32GetDatum(r.pid),
+	                       Int64GetDatum(r.epoch),
+	                       TimestampTzGetDatum(r.started_at),
+	                       TimestampTzGetDatum(r.turn_at),
+	                       Int32GetDatum(r.in_flight),
+	                       TimestampTzGetDatum(r.held_since),
+	                       Int64GetDatum(r.failed_turns),
+	                       TimestampTzGetDatum(r.failed_at),
+	                       CStringGetTextDatum(r.failure)};
+	bool       nulls[] = {false,
+	                      false,
+	                      none || r.pid == 0,
+	                      none || r.epoch == 0,
+	                      none || r.started_at == 0,
+	                      none || r.turn_at == 0,
+	                      none,
+	                      none || r.held_since == 0,
+	                      none,
+	                      none || r.failed_at == 0,
+	                      none || r.failed_at == 0};
+
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(result_row(fcinfo), values, nulls)));
+}
+
+Datum
+_op_home(PG_FUNCTION_ARGS)
+{
+	Oid     schema;
+	HomeRow here = home_here(home_extension(&schema));
+	Datum   values[] = {Int64GetDatum((int64) here.system_identifier),
+	                    ObjectIdGetDatum(here.database), ObjectIdGetDatum(here.extension),
+	                    Int32GetDatum((int32) here.timeline), Int64GetDatum(here.control_inode)};
+	bool    nulls[lengthof(values)] = {0};
+
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(result_row(fcinfo), values, nulls)));
+}
+
+Datum
+_op_home_fault(PG_FUNCTION_ARGS)
+{
+	Oid         schema;
+	Oid         extension = home_extension(&schema);
+	HomeRow    *homes;
+	HomeRow     here;
+	const char *fault;
+	int         n;
+
+	if (RecoveryInProgress())
+		PG_RETURN_NULL(); /* a standby sends nothing anyway */
+	ledger_begin(schema);
+	homes = ledger_homes(&n);
+	ledger_end();
+	here = home_here(extension);
+	fault = home_fault(homes, n, &here);
+	if (!fault)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(fault));
+}
+
+Datum
+_op_created(PG_FUNCTION_ARGS)
+{
+	wake_launcher_at_commit();
+	PG_RETURN_VOID();
+}
+
+Datum
+_op_wake(PG_FUNCTION_ARGS)
+{
+	wake_worker_at_commit();
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,576 @@
+/*
+ * classify.c - what one exchange proves: spec and evidence -> verdict.
+ *
+ * Invariants:
+ *
+ *  1. Nothing that a provider or a network can say raises an error here.
+ *  2. Doubt is `unknown` for a send and `inconclusive` for a lookup. Only a whole
+ *     answer proves something; a refusal cut short might have been another one.
+ *  3. A verdict that shows an object is about an object with our marker, where
+ *     the spec says how a marker is read.
+ *
+ * A send is asked in this order: did a request leave, is there an answer, does a
+ * rule of the spec match, is it a success, and last the table of statuses.
+ */
+#include "postgres.h"
+
+#include "classify.h"
+
+#include "canon.h"
+#include "scan.h"
+
+/* CURLcodes by their numbers, which are part of libcurl's promise; only
+ * transport.c includes curl. */
+#define CURL_OPERATION_TIMEDOUT 28
+
+/* No id of a provider is longer. */
+#define LONGEST_ID 255
+
+/* A longer Retry-After is none that we wait for. */
+#define LONGEST_RETRY_AFTER (7 * 24 * 3600)
+
+/* --------------------------------------------------------------- pieces */
+
+static Judgement
+judged(OplVerdict verdict, const char *reason)
+{
+	Judgement j = {.verdict = verdict, .retry_at = OPL_NEVER, .same_generation = true};
+
+	j.reason = pstrdup(reason);
+	return j;
+}
+
+static bool
+is_whole(const Evidence *e)
+{
+	return e->curl_code == 0 && e->phase == PHASE_DONE && !e->cut;
+}
+
+static bool
+timed_out(const Evidence *e)
+{
+	return e->curl_code == CURL_OPERATION_TIMEDOUT;
+}
+
+static bool
+is_success(const Evidence *e)
+{
+	return e->http_status >= 200 && e->http_status <= 299;
+}
+
+/* http_502, redirect_302 */
+static char *
+status_reason(int status)
+{
+	return psprintf("%s_%d", status >= 300 && status <= 399 ? "redirect" : "http", status);
+}
+
+static OplMoment
+retry_at(const Evidence *e)
+{
+	if (e->retry_after <= 0 || e->finished_at == 0)
+		return OPL_NEVER;
+	return e->finished_at + Min(e->retry_after, LONGEST_RETRY_AFTER) * OPL_SECOND;
+}
+
+/* The value of the header in this line, or NULL. */
+static char *
+value_in(const char *line, size_t len, const char *name)
+{
+	size_t      name_len = strlen(name);
+	const char *end = line + len;
+
+	if (len <= name_len || line[name_len] != ':' ||
+	    pg_strncasecmp(line, name, name_len) != 0)
+		return NULL;
+	for (line += name_len + 1; line < end && (*line == ' ' || *line == '\t');)
+		line++;
+	while (end > line && (end[-1] == '\r' || end[-1] == ' ' || end[-1] == '\t'))
+		end--;
+	return pnstrdup(line, end - line);
+}
+
+/* The first such header of the answer, or NULL. */
+static char *
+header_value(const Evidence *e, const char *name)
+{
+	const char *p = e->headers;
+	const char *end = p + e->headers_len;
+
+	while (p != NULL && p < end)
+	{
+		const char *eol = memchr(p, '\n', end - p);
+		size_t      len = (eol ? eol : end) - p;
+		char       *value = value_in(p, len, name);
+
+		if (value != NULL)
+			return value;
+		p += len + 1;
+	}
+	return NULL;
+}
+
+/* Does the provider say that it had this answer before? */
+static bool
+is_replay(const Spec *spec, const Evidence *e)
+{
+	char *value = spec->replayed ? header_value(e, spec->replayed) : NULL;
+
+	return value != NULL && pg_strcasecmp(value, "true") == 0;
+}
+
+static Jsonb *
+read_body(const Evidence *e)
+{
+	return e->body_len == 0 || e->cut ? NULL : canon_read_json(e->body, e->body_len);
+}
+
+/* ------------------------------------------------------------ no answer */
+
+/* What ended an exchange before a byte of the request left. */
+static const struct
+{
+	int         curl_code;
+	OplVerdict  verdict;
+	const char *reason;
+} unsent_codes[] = {
+	{1, OPL_V_NOT_SENT, "bad_url"},         /* UNSUPPORTED_PROTOCOL */
+	{3, OPL_V_NOT_SENT, "bad_url"},         /* URL_MALFORMAT */
+	{5, OPL_V_NOT_SENT, "proxy"},           /* COULDNT_RESOLVE_PROXY */
+	{6, OPL_V_NOT_SENT, "dns"},             /* COULDNT_RESOLVE_HOST */
+	{7, OPL_V_NOT_SENT, "connect_refused"}, /* COULDNT_CONNECT */
+	{35, OPL_V_NOT_SENT, "tls"},            /* SSL_CONNECT_ERROR */
+	{56, OPL_V_NOT_SENT, "proxy"},          /* RECV_ERROR: of its CONNECT */
+	{58, OPL_V_BLOCKED, "certificate"},     /* SSL_CERTPROBLEM */
+	{60, OPL_V_BLOCKED, "certificate"},     /* PEER_FAILED_VERIFICATION */
+	{77, OPL_V_BLOCKED, "certificate"},     /* SSL_CACERT_BADFILE */
+	{82, OPL_V_BLOCKED, "certificate"},     /* SSL_CRL_BADFILE */
+	{83, OPL_V_BLOCKED, "certificate"},     /* SSL_ISSUER_ERROR */
+	{90, OPL_V_BLOCKED, "certificate"},     /* SSL_PINNEDPUBKEYNOTMATCH */
+	{91, OPL_V_BLOCKED, "certificate"},     /* SSL_INVALIDCERTSTATUS */
+	{97, OPL_V_NOT_SENT, "proxy"},          /* PROXY */
+};
+
+/* Where it ended, when the code says no more: in time, and out of time. */
+static const struct
+{
+	const char *ended;
+	const char *timeout;
+} unsent_phases[] = {
+	[PHASE_NONE] = {"not_handed_over", "timeout_connect"},
+	[PHASE_RESOLVE] = {"dns", "dns"},
+	[PHASE_CONNECT] = {"connect_refused", "timeout_connect"},
+	[PHASE_TLS] = {"tls", "timeout_tls"},
+	[PHASE_SENT] = {"not_sent", "timeout_connect"},
+	[PHASE_HEAD] = {"not_sent", "timeout_connect"},
+	[PHASE_DONE] = {"not_sent", "timeout_connect"},
+};
+
+static Judgement
+judge_unsent(const Evidence *e)
+{
+	if (e->too_late)
+		return judged(OPL_V_NOT_SENT, "too_late");
+	for (int i = 0; i < lengthof(unsent_codes); i++)
+	{
+		if (e->curl_code == unsent_codes[i].curl_code)
+			return judged(unsent_codes[i].verdict, unsent_codes[i].reason);
+	}
+	return judged(OPL_V_NOT_SENT, timed_out(e) ? unsent_phases[e->phase].timeout
+	                                           : unsent_phases[e->phase].ended);
+}
+
+/* Why there is no whole answer to a request that left. */
+static const char *
+broken_reason(const Evidence *e)
+{
+	bool begun = e->http_status >= 200;
+
+	if (timed_out(e))
+		return begun ? "timeout_body" : "timeout_first_byte";
+	if (begun)
+		return "truncated";
+	switch (e->curl_code)
+	{
+		case 52: /* GOT_NOTHING */
+			return "empty_answer";
+		case 55: /* SEND_ERROR */
+			return "send_error";
+		case 42: /* ABORTED_BY_CALLBACK: it would have left twice */
+			return "second_request";
+		case 0:
+			return "no_answer";
+		default:
+			return "connection_lost";
+	}
+}
+
+/* ----------------------------------------------------- reading an object */
+
+/* What one object of the provider is to us. */
+typedef struct Sight
+{
+	OplVerdict  life;       /* FOUND, FOUND_PENDING or FOUND_FAILED */
+	char       *id;
+	int         generation; /* 0: none of ours */
+	const char *fault;      /* why it cannot be read or is not ours */
+} Sight;
+
+static int
+generation_of(const Spec *spec, const Ours *ours, const char *marker)
+{
+	if (ours->op_id == NULL)
+		return ours->generation;
+	return canon_marker_generation(marker, spec->name_space, ours->op_id);
+}
+
+/* Whose it is, by the marker that we wrote on it. */
+static void
+see_marker(const Spec *spec, const Ours *ours, Jsonb *object, Sight *sight)
+{
+	char *marker;
+
+	sight->generation = ours->generation;
+	if (spec->object.marker == NULL || ours->op_id == NULL)
+		return;
+	marker = path_text(spec->object.marker, object);
+	sight->generation = marker == NULL ? 0 : generation_of(spec, ours, marker);
+	if (sight->generation == 0)
+		sight->fault = marker == NULL ? "no_marker" : "foreign_marker";
+}
+
+static Sight
+see_object(const Spec *spec, const Ours *ours, Jsonb *object)
+{
+	Sight sight = {.life = OPL_V_FOUND};
+
+	see_marker(spec, ours, object, &sight);
+	sight.id = path_text(spec->object.id, object);
+	if (sight.id != NULL && strlen(sight.id) > LONGEST_ID)
+		sight.id = NULL;
+	if (sight.id == NULL && sight.fault == NULL)
+		sight.fault = "no_id";
+	if (spec->object.failed != NULL && path_holds(spec->object.failed, object))
+		sight.life = OPL_V_FOUND_FAILED;
+	else if (spec->object.pending != NULL && path_holds(spec->object.pending, object))
+		sight.life = OPL_V_FOUND_PENDING;
+	return sight;
+}
+
+static Judgement
+judge_sight(const Ours *ours, const Sight *sight, OplVerdict verdict, const char *reason)
+{
+	bool      same = sight->generation == ours->generation;
+	Judgement j = judged(verdict, same ? reason : "other_generation");
+
+	j.external_id = sight->id;
+	j.same_generation = same;
+	return j;
+}
+
+/* ------------------------------------------------------------- the send */
+
+/* What an object means in the answer to a send. */
+static OplVerdict
+verdict_of_life(OplVerdict life, int status)
+{
+	if (life == OPL_V_FOUND_FAILED)
+		return life;
+	if (life == OPL_V_FOUND_PENDING || status == 202)
+		return OPL_V_ACCEPTED;
+	return OPL_V_CONFIRMED;
+}
+
+static const char *
+word_of(OplVerdict verdict)
+{
+	switch (verdict)
+	{
+		case OPL_V_FOUND_FAILED:
+			return "object_failed";
+		case OPL_V_ACCEPTED:
+			return "not_final";
+		default:
+			return "ok";
+	}
+}
+
+/* 2xx: does the action's success rule hold? */
+static Judgement
+judge_success(const Spec *spec, const Ours *ours, const Evidence *e, Jsonb *body)
+{
+	Jsonb     *object = body;
+	Sight      sight;
+	OplVerdict verdict;
+
+	if (spec->success_if != NULL && (body == NULL || !path_holds(spec->success_if, body)))
+		return judged(OPL_V_UNKNOWN, body ? "success_rule" : e->cut ? "cut" : "unreadable");
+	if (!spec->has_object)
+		return judged(OPL_V_CONFIRMED, status_reason(e->http_status));
+	if (e->http_status == 202 && e->body_len == 0)
+		return judged(OPL_V_ACCEPTED, "not_final");
+	if (body == NULL)
+		return judged(OPL_V_UNKNOWN, e->cut          ? "cut"
+		                             : e->body_len == 0 ? "empty_body"
+		                                              : "unreadable");
+	if (spec->success_object != NULL)
+		object = path_first(spec->success_object, body);
+	if (object == NULL)
+		return judged(OPL_V_UNKNOWN, "no_object");
+	sight = see_object(spec, ours, object);
+	if (sight.fault != NULL)
+		return judged(OPL_V_UNKNOWN, sight.fault);
+	verdict = verdict_of_life(sight.life, e->http_status);
+	return judge_sight(ours, &sight, verdict, word_of(verdict));
+}
+
+static bool
+has_status(const SpecRule *rule, int status)
+{
+	for (int i = 0; i < rule->nstatus; i++)
+	{
+		if (rule->status[i] == status)
+			return true;
+	}
+	return rule->nstatus == 0;
+}
+
+static bool
+has_header(const SpecRule *rule, const Evidence *e)
+{
+	char *value;
+
+	if (rule->header == NULL)
+		return true;
+	value = header_value(e, rule->header);
+	return value != NULL &&
+	       (rule->value == NULL || pg_strcasecmp(value, rule->value) == 0);
+}
+
+/* A rule that calls an answer a success cannot make another's object ours. */
+static Judgement
+judge_by_rule(const Spec *spec, const Ours *ours, const SpecRule *rule, const Evidence *e,
+              Jsonb *body)
+{
+	Judgement j = judged(rule->then, rule->reason ? rule->reason
+	                                              : status_reason(e->http_status));
+	Jsonb    *object = body;
+	Sight     sight;
+
+	j.keyed = rule->keyed;
+	if (rule->then != OPL_V_CONFIRMED && rule->then != OPL_V_ACCEPTED)
+		return j;
+	if (body != NULL && spec->success_object != NULL)
+		object = path_first(spec->success_object, body);
+	if (object == NULL || !spec->has_object)
+		return j;
+	sight = see_object(spec, ours, object);
+	if (sight.fault != NULL && strcmp(sight.fault, "foreign_marker") == 0)
+		return judged(OPL_V_UNKNOWN, sight.fault);
+	if (sight.fault == NULL)
+	{
+		j.external_id = sight.id;
+		j.same_generation = sight.generation == ours->generation;
+	}
+	return j;
+}
+
+/* The first rule that matches. A rule that asks for a body which was cut might
+ * have matched: then nothing that comes behind it is known. */
+static bool
+ask_rules(const Spec *spec, const Ours *ours, const Evidence *e, Jsonb *body,
+          Judgement *answer)
+{
+	for (int i = 0; i < spec->nrules; i++)
+	{
+		const SpecRule *rule = &spec->rules[i];
+
+		if (!has_status(rule, e->http_status) || !has_header(rule, e))
+			continue;
+		if (rule->body != NULL && e->cut)
+		{
+			*answer = judged(OPL_V_UNKNOWN, "cut");
+			return true;
+		}
+		if (rule->body != NULL && (body == NULL || !path_holds(rule->body, body)))
+			continue;
+		*answer = judge_by_rule(spec, ours, rule, e, body);
+		return true;
+	}
+	return false;
+}
+
+/* Statuses that no rule of the spec knows better. */
+static const struct
+{
+	int        from, to;
+	OplVerdict verdict;
+} statuses[] = {
+	{307, 308, OPL_V_BLOCKED},  /* elsewhere, and we do not follow */
+	{401, 401, OPL_V_BLOCKED},
+	{403, 403, OPL_V_BLOCKED},
+	{407, 407, OPL_V_BLOCKED},  /* only a proxy says this */
+	{408, 409, OPL_V_UNKNOWN},  /* perhaps after an effect */
+	{423, 423, OPL_V_UNKNOWN},
+	{425, 425, OPL_V_NOT_PROCESSED},
+	{429, 429, OPL_V_NOT_PROCESSED},
+	{400, 499, OPL_V_REJECTED}, /* all others of them */
+};
+
+static Judgement
+judge_status(const Evidence *e, bool replay)
+{
+	if (replay && e->http_status >= 500)
+		return judged(OPL_V_STORED_ERROR, psprintf("stored_http_%d", e->http_status));
+	for (int i = 0; i < lengthof(statuses); i++)
+	{
+		if (e->http_status >= statuses[i].from && e->http_status <= statuses[i].to)
+			return judged(statuses[i].verdict, status_reason(e->http_status));
+	}
+	return judged(OPL_V_UNKNOWN, status_reason(e->http_status));
+}
+
+static Judgement
+judge_answer(const Spec *spec, const Ours *ours, const Evidence *e)
+{
+	bool      replay = is_replay(spec, e);
+	Jsonb    *body = read_body(e);
+	Judgement j;
+
+	if (!ask_rules(spec, ours, e, body, &j))
+		j = is_success(e) ? judge_success(spec, ours, e, body) : judge_status(e, replay);
+	j.keyed = j.keyed || replay;
+	return j;
+}
+
+Judgement
+classify_send(const Spec *spec, const Ours *ours, const Evidence *e)
+{
+	Judgement j;
+
+	if (!e->sent)
+		j = judge_unsent(e);
+	else if (e->http_status < 200 || !(e->cut || is_whole(e)))
+		j = judged(OPL_V_UNKNOWN, broken_reason(e));
+	else
+		j = judge_answer(spec, ours, e);
+	j.retry_at = retry_at(e);
+	return j;
+}
+
+/* ----------------------------------------------------------- the lookup */
+
+/* What the objects of a page that are ours amount to. */
+typedef struct Tally
+{
+	Sight living;   /* id NULL: none */
+	Sight failed;   /* of this generation; id NULL: none */
+	bool  two;      /* living objects */
+	bool  nameless; /* ours, but without an id */
+} Tally;
+
+static void
+count_object(const Ours *ours, const Sight *sight, Tally *tally)
+{
+	if (sight->generation == 0)
+		return;
+	if (sight->id == NULL)
+		tally->nameless = true;
+	else if (sight->life == OPL_V_FOUND_FAILED)
+	{
+		if (sight->generation == ours->generation && tally->failed.id == NULL)
+			tally->failed = *sight;
+	}
+	else if (tally->living.id == NULL)
+		tally->living = *sight;
+	else if (strcmp(tally->living.id, sight->id) != 0)
+		tally->two = true;
+}
+
+static Judgement
+judge_tally(const Ours *ours, const Tally *tally, bool more)
+{
+	if (tally->two)
+		return judge_sight(ours, &tally->living, OPL_V_CONTRADICTION, "two_objects");
+	if (tally->living.id != NULL && tally->living.generation != ours->generation)
+		return judge_sight(ours, &tally->living, OPL_V_CONTRADICTION, NULL);
+	if (tally->living.id != NULL)
+		return judge_sight(ours, &tally->living, tally->living.life,
+		                   tally->living.life == OPL_V_FOUND ? "found" : "not_final");
+	if (tally->nameless)
+		return judged(OPL_V_INCONCLUSIVE, "no_id");
+	if (more)
+		return judged(OPL_V_INCONCLUSIVE, "more_pages");
+	if (tally->failed.id != NULL)
+		return judge_sight(ours, &tally->failed, OPL_V_FOUND_FAILED, "object_failed");
+	return judged(OPL_V_ABSENT, "absent");
+}
+
+static Judgement
+judge_list(const Spec *spec, const Ours *ours, Jsonb *body)
+{
+	Jsonb *list = path_first(spec->lookup_list, body);
+	Jsonb *items;
+	Tally  tally = {0};
+	bool   more = spec->lookup_more != NULL && path_holds(spec->lookup_more, body);
+
+	/* An error told with a 200 has no list, and an absent list is not empty. */
+	if (list == NULL || !JB_ROOT_IS_ARRAY(list) || JB_ROOT_IS_SCALAR(list))
+		return judged(OPL_V_INCONCLUSIVE, "no_list");
+	items = path_all(spec->lookup_items, body);
+	for (uint32 i = 0; i < JB_ROOT_COUNT(items); i++)
+	{
+		JsonbValue *item = getIthJsonbValueFromContainer(&items->root, i);
+		Sight       sight = see_object(spec, ours, JsonbValueToJsonb(item));
+
+		count_object(ours, &sight, &tally);
+	}
+	return judge_tally(ours, &tally, more);
+}
+
+static Judgement
+judge_one(const Spec *spec, const Ours *ours, Jsonb *body)
+{
+	Jsonb *object = body;
+	Tally  tally = {0};
+	Sight  sight;
+
+	if (spec->success_object != NULL)
+		object = path_first(spec->success_object, body);
+	if (!spec->has_object || object == NULL)
+		return judged(OPL_V_INCONCLUSIVE, "no_object");
+	sight = see_object(spec, ours, object);
+	if (sight.fault != NULL)
+		return judged(OPL_V_INCONCLUSIVE, sight.fault);
+	count_object(ours, &sight, &tally);
+	if (tally.living.id == NULL && tally.failed.id == NULL)
+		return judged(OPL_V_INCONCLUSIVE, "other_generation");
+	return judge_tally(ours, &tally, false);
+}
+
+Judgement
+classify_lookup(const Spec *spec, const Ours *ours, const Evidence *e)
+{
+	Jsonb    *body;
+	Judgement j;
+
+	if (!spec->promises.recipe)
+		j = judged(OPL_V_UNKNOWN, "no_lookup");
+	else if (!e->sent)
+		j = judge_unsent(e);
+	else if (e->http_status < 200 || !(e->cut || is_whole(e)))
+		j = judged(OPL_V_UNKNOWN, broken_reason(e));
+	else if (!is_success(e))
+		j = judged(OPL_V_UNKNOWN, status_reason(e->http_status));
+	else if (e->cut)
+		j = judged(OPL_V_UNKNOWN, "cut");
+	else if ((body = read_body(e)) == NULL)
+		j = judged(OPL_V_UNKNOWN, "unreadable");
+	else
+		j = spec->lookup_one ? judge_one(spec, ours, body) : judge_list(spec, ours, body);
+	if (j.verdict == OPL_V_UNKNOWN || j.verdict == OPL_V_NOT_SENT ||
+	    j.verdict == OPL_V_BLOCKED)
+		j.verdict = OPL_V_INCONCLUSIVE;
+	j.retry_at = retry_at(e);
+	return j;
+}

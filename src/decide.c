@@ -1,0 +1,948 @@
+/*
+ * decide.c - operation, promises, finding, now -> decision.
+ *
+ * Invariants, each held in every order of events by test/model:
+ *
+ *  1. A tainted operation never goes back to `pending`, and to `failed` only by
+ *     proof about every request that left.
+ *  2. A resend carries the same key and arrives while the provider remembers it,
+ *     or follows proof of absence that was begun when nothing could still arise.
+ *  3. Evidence about one object moves forward only: pending, done, failed.
+ *  4. What has not ended has a next step, or waits for a person in `review`.
+ *
+ * Evidence first passes the door (section 4.4), then the table (section 4.3):
+ * one function on_...() per row, built from six questions: window_open,
+ * tries_left, may_send, again, look, stay.
+ */
+#include "decide.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* Lookups back off like sends, but up to this. */
+#define LOOKUP_MAX (10 * OPL_MINUTE)
+
+/* An attempt that was not settled this long after its last timer is lost. */
+#define DEADLINE_SLACK (5 * OPL_SECOND)
+
+/* After adoption, generations count on from here, so that they never meet one
+ * of the lost time line. */
+#define ADOPTED_GENERATIONS 1000
+
+/* One question and all that it is asked about. */
+typedef struct Case
+{
+	const OplOperation *op;
+	const OplPromises  *promises;
+	const OplFinding   *finding; /* NULL at a claim */
+	OplMoment           now;
+} Case;
+
+/* ------------------------------------------------------------ the moments */
+
+static OplMoment
+later_of(OplMoment a, OplMoment b)
+{
+	return a > b ? a : b;
+}
+
+/* initial * base^(attempts - 1), at most `cap`; the dice takes part of it. */
+static OplMoment
+backoff(const Case *c, OplMoment cap)
+{
+	const OplPromises *p = c->promises;
+	double             delay = (double) p->initial;
+	double             dice = c->finding ? c->finding->dice : 0;
+
+	for (int n = 1; n < c->op->attempts && n < 64; n++)
+		delay *= p->base;
+	if (delay > (double) cap)
+		delay = (double) cap;
+	return c->now + (OplMoment) (delay * (1 - p->jitter * dice));
+}
+
+static OplMoment
+send_later(const Case *c)
+{
+	return backoff(c, c->promises->max);
+}
+
+static OplMoment
+look_later(const Case *c)
+{
+	return backoff(c, LOOKUP_MAX);
+}
+
+/* When the provider asked us to come back, else after a back-off. */
+static OplMoment
+retry_after(const Case *c)
+{
+	if (c->finding->retry_at == OPL_NEVER)
+		return send_later(c);
+	return later_of(c->finding->retry_at, c->now);
+}
+
+OplMoment
+opl_quiet_at(const OplOperation *op, const OplPromises *promises)
+{
+	if (op->last_sent_at == OPL_NEVER)
+		return OPL_NEVER;
+	return op->last_sent_at + promises->margin + promises->flight + promises->lag;
+}
+
+/* Can nothing that was sent before `started_at` still arise after it? */
+static bool
+quiet(const Case *c, OplMoment started_at)
+{
+	return started_at > opl_quiet_at(c->op, c->promises);
+}
+
+static bool
+past_give_up(const Case *c)
+{
+	return c->op->last_sent_at != OPL_NEVER &&
+		c->now >= c->op->last_sent_at + c->promises->give_up;
+}
+
+OplMoment
+opl_deadline(const OplPromises *promises, OplMoment now)
+{
+	return now + promises->margin + promises->timeout + DEADLINE_SLACK;
+}
+
+/* ------------------------------------------------- the six questions, first */
+
+/* Would a request that leaves at `when` surely arrive while the provider still
+ * remembers the key? The window opened with the first claim. */
+static bool
+window_open(const Case *c, OplMoment when)
+{
+	const OplPromises *p = c->promises;
+	OplMoment          reach = later_of(p->flight, p->timeout);
+
+	if (c->op->first_sent_at == OPL_NEVER)
+		return p->ttl > 0;
+	if (when < c->op->first_sent_at || when < c->op->last_sent_at)
+		return false; /* the clock went backwards: nothing is proven */
+	return when + p->margin + reach < c->op->first_sent_at + p->ttl;
+}
+
+static bool
+tries_left(const Case *c, OplMoment when)
+{
+	const OplOperation *op = c->op;
+
+	if (op->tries >= c->promises->attempts)
+		return false;
+	if (op->trying_since != OPL_NEVER &&
+	    when >= op->trying_since + c->promises->patience)
+		return false;
+	return op->not_after == OPL_NEVER || when < op->not_after;
+}
+
+static bool
+may_send(const Case *c, OplMoment when)
+{
+	return c->op->sealed == OPL_SEAL_NONE && window_open(c, when) &&
+		tries_left(c, when);
+}
+
+/* The key admits no second effect; another time line may have used another. */
+static bool
+key_guards(const Case *c)
+{
+	return c->promises->guards && !c->op->adopted;
+}
+
+/* An answer from behind the key is the fate of all requests with that key. */
+static bool
+key_keeps_failures(const Case *c)
+{
+	return !c->op->adopted && (c->promises->stores == OPL_STORES_ALL ||
+	                           c->promises->stores == OPL_STORES_STATE);
+}
+
+/* --------------------------------------------------------- the decisions */
+
+static OplDecision
+recorded(const OplOperation *op)
+{
+	OplDecision d = {.after = *op, .due_at = OPL_NEVER};
+
+	return d;
+}
+
+/* Something may have been sent. If it was not from here, nobody knows when: now
+ * is the latest, and both quiet and give_up need a moment to count from. */
+static void
+taint(OplOperation *op, OplMoment now)
+{
+	op->tainted = true;
+	if (op->last_sent_at == OPL_NEVER)
+		op->last_sent_at = now;
+}
+
+static OplDecision
+become(const Case *c, OplState state, OplStep step, OplMoment due_at)
+{
+	OplDecision d = recorded(c->op);
+
+	d.moved = true;
+	d.after.state = state;
+	if (opl_state_taints(state))
+		taint(&d.after, c->now);
+	d.step = step;
+	d.due_at = step == OPL_STEP_NONE ? OPL_NEVER : due_at;
+	return d;
+}
+
+static OplDecision
+end(const Case *c, OplState state, const char *reason)
+{
+	OplDecision d = become(c, state, OPL_STEP_NONE, OPL_NEVER);
+
+	d.reason = reason;
+	return d;
+}
+
+/* A person must decide; the machine keeps watching where it can. */
+static OplDecision
+review(const Case *c, const char *reason)
+{
+	OplStep     step = c->promises->recipe ? OPL_STEP_LOOKUP : OPL_STEP_NONE;
+	OplDecision d = become(c, OPL_REVIEW, step, look_later(c));
+
+	d.reason = reason;
+	return d;
+}
+
+/* look(when): the next thing is to ask the provider. */
+static OplDecision
+look(const Case *c, OplMoment when)
+{
+	if (c->op->state == OPL_REVIEW)
+		return review(c, NULL);
+	if (!c->promises->recipe)
+		return review(c, "no_lookup");
+	return become(c, OPL_UNKNOWN, OPL_STEP_LOOKUP, when);
+}
+
+static OplDecision
+resend(const Case *c, OplMoment when)
+{
+	return become(c, OPL_UNKNOWN, OPL_STEP_SEND, when);
+}
+
+/* again(when): the same bytes under the same key, if that cannot do harm. A
+ * back-off that ends too late to send is no reason to wait before asking. */
+static OplDecision
+again(const Case *c, OplMoment when)
+{
+	if (c->op->state == OPL_REVIEW || !key_guards(c) || !may_send(c, c->now))
+		return look(c, when);
+	if (!may_send(c, when))
+		return look(c, c->now);
+	return resend(c, when);
+}
+
+/* stay(when): nothing was learned; ask again. */
+static OplDecision
+stay(const Case *c, OplMoment when)
+{
+	OplState state = c->op->state;
+
+	if (state == OPL_REVIEW)
+		return review(c, NULL);
+	if (state == OPL_SUBMITTED || (state == OPL_UNKNOWN && !c->promises->recipe))
+		return look(c, when);
+	if (state == OPL_ACCEPTED && !c->promises->recipe)
+		when = later_of(c->now, c->op->last_sent_at + c->promises->give_up);
+	return become(c, state, OPL_STEP_LOOKUP, when);
+}
+
+static OplDecision
+stay_or_give_up(const Case *c, OplMoment when)
+{
+	return past_give_up(c) ? review(c, "gave_up") : stay(c, when);
+}
+
+/* The first seal stays; only `seen` overrides. */
+static void
+seal(OplOperation *op, OplSeal with)
+{
+	if (op->sealed == OPL_SEAL_NONE || with == OPL_SEAL_SEEN)
+		op->sealed = with;
+}
+
+/* The request of this answer had no effect: its try was none. */
+static void
+give_try_back(OplOperation *op)
+{
+	if (op->tries > 0)
+		op->tries--;
+}
+
+/* ------------------------------------------------- the table, row by row */
+
+static OplDecision
+on_success(const Case *c)
+{
+	return end(c, OPL_CONFIRMED, NULL);
+}
+
+static OplDecision
+on_pending_object(const Case *c)
+{
+	OplOperation op = *c->op;
+	Case         seen = *c;
+
+	seal(&op, OPL_SEAL_SEEN);
+	seen.op = &op;
+	if (past_give_up(c))
+		return review(&seen, "gave_up");
+	op.state = OPL_ACCEPTED;
+	return stay(&seen, look_later(c));
+}
+
+static OplDecision
+on_failed_object(const Case *c)
+{
+	OplOperation op = *c->op;
+	Case         sealed = *c;
+	bool         only_one = op.tries <= 1 && !op.adopted;
+	bool         all_share_it = key_guards(c) && key_keeps_failures(c);
+	bool         nothing_left = c->finding->kind == OPL_KIND_LOOKUP &&
+	                    quiet(c, c->finding->started_at);
+
+	if (only_one || all_share_it || nothing_left)
+		return end(c, OPL_FAILED, NULL);
+	seal(&op, OPL_SEAL_EVIDENCE);
+	sealed.op = &op;
+	return stay(&sealed, look_later(c));
+}
+
+/* Proven: this request did nothing. Then, when to try again. */
+static OplDecision
+on_no_effect(const Case *c, OplMoment when)
+{
+	OplOperation op = *c->op;
+	Case         tried = *c;
+
+	give_try_back(&op);
+	tried.op = &op;
+	if (op.tainted)
+		return again(&tried, when);
+	if (!tries_left(&tried, c->now))
+		return end(&tried, OPL_FAILED, NULL);
+	return become(&tried, OPL_PENDING, OPL_STEP_SEND, when);
+}
+
+static OplDecision
+on_rejected(const Case *c)
+{
+	OplOperation op = *c->op;
+	Case         sealed = *c;
+
+	if (!op.tainted)
+		return end(c, OPL_FAILED, NULL);
+	if (c->finding->keyed && key_keeps_failures(c))
+		return end(c, OPL_FAILED, NULL);
+	seal(&op, OPL_SEAL_REFUSED);
+	sealed.op = &op;
+	return look(&sealed, c->now);
+}
+
+static OplDecision
+on_blocked(const Case *c)
+{
+	OplOperation op = *c->op;
+	Case         tried = *c;
+	OplDecision  d;
+
+	give_try_back(&op);
+	tried.op = &op;
+	if (!op.tainted)
+		d = become(&tried, OPL_PENDING, OPL_STEP_SEND, send_later(c));
+	else if (c->promises->recipe)
+		d = look(&tried, look_later(c));
+	else
+		d = again(&tried, send_later(c));
+	d.pause = true;
+	return d;
+}
+
+/* This request waits behind an earlier one with the same key: it did nothing,
+ * and the earlier one will have done something soon. */
+static OplDecision
+on_in_progress(const Case *c)
+{
+	OplOperation op = *c->op;
+	Case         tried = *c;
+
+	give_try_back(&op);
+	tried.op = &op;
+	return again(&tried, retry_after(c));
+}
+
+static OplDecision
+on_effect_hinted(const Case *c, OplMoment when)
+{
+	OplOperation op = *c->op;
+	Case         sealed = *c;
+
+	seal(&op, OPL_SEAL_EVIDENCE);
+	sealed.op = &op;
+	return look(&sealed, when);
+}
+
+static OplDecision
+on_no_answer(const Case *c)
+{
+	if (c->promises->recipe)
+		return look(c, c->now);
+	return again(c, send_later(c));
+}
+
+/* Not quiet: what is still under way may show up. Ask later, and once more as
+ * soon as the answer proves something. */
+static OplDecision
+on_absent_too_early(const Case *c)
+{
+	OplMoment quiet_at = opl_quiet_at(c->op, c->promises) + 1;
+	OplMoment when = look_later(c);
+
+	if (c->op->state != OPL_REVIEW && key_guards(c) && may_send(c, c->now))
+		return resend(c, c->now);
+	if (c->now < quiet_at && quiet_at < when)
+		when = quiet_at;
+	return stay(c, when);
+}
+
+static OplDecision
+on_absent(const Case *c)
+{
+	if (c->op->state == OPL_PENDING)
+		return become(c, OPL_PENDING, OPL_STEP_SEND, c->now);
+	if (c->op->sealed == OPL_SEAL_SEEN)
+		return stay_or_give_up(c, look_later(c));
+	if (!quiet(c, c->finding->started_at))
+		return on_absent_too_early(c);
+	if (c->op->sealed == OPL_SEAL_REFUSED)
+		return end(c, OPL_FAILED, "refused");
+	if (c->op->state != OPL_REVIEW && may_send(c, c->now))
+		return resend(c, c->now);
+	return review(c, "absent");
+}
+
+static OplDecision
+on_inconclusive(const Case *c)
+{
+	if (c->op->state == OPL_PENDING)
+		return stay(c, look_later(c));
+	return stay_or_give_up(c, look_later(c));
+}
+
+static OplDecision
+on_contradiction(const Case *c)
+{
+	OplDecision d = end(c, OPL_REVIEW, NULL);
+
+	d.after.contradiction = true;
+	return d;
+}
+
+static OplDecision
+by_table(const Case *c)
+{
+	switch (c->finding->verdict)
+	{
+		case OPL_V_CONFIRMED:
+		case OPL_V_FOUND:
+			return on_success(c);
+		case OPL_V_ACCEPTED:
+		case OPL_V_FOUND_PENDING:
+			return on_pending_object(c);
+		case OPL_V_FOUND_FAILED:
+			return on_failed_object(c);
+		case OPL_V_NOT_SENT:
+			return on_no_effect(c, send_later(c));
+		case OPL_V_NOT_PROCESSED:
+			return on_no_effect(c, retry_after(c));
+		case OPL_V_REJECTED:
+			return on_rejected(c);
+		case OPL_V_BLOCKED:
+			return on_blocked(c);
+		case OPL_V_IN_PROGRESS:
+			return on_in_progress(c);
+		case OPL_V_ALREADY_DONE:
+			return on_effect_hinted(c, c->now);
+		case OPL_V_MISMATCH:
+			return review(c, NULL);
+		case OPL_V_STORED_ERROR:
+			return on_effect_hinted(c, look_later(c));
+		case OPL_V_ABSENT:
+			return on_absent(c);
+		case OPL_V_INCONCLUSIVE:
+			return on_inconclusive(c);
+		case OPL_V_CONTRADICTION:
+			return on_contradiction(c);
+		case OPL_V_UNKNOWN:
+		case OPL_VERDICT_COUNT:
+			break;
+	}
+	return on_no_answer(c);
+}
+
+/* ---------------------------------------------------------------- the door */
+
+typedef enum Passage
+{
+	PASS,      /* ask the table */
+	PASS_FAILED, /* ask the table as if the object had failed */
+	NOTE,      /* record the evidence, nothing moves */
+	CONTRADICT /* two truths: a person must see it */
+} Passage;
+
+static bool
+shows_object(OplVerdict verdict)
+{
+	return verdict == OPL_V_CONFIRMED || verdict == OPL_V_FOUND ||
+		verdict == OPL_V_ACCEPTED || verdict == OPL_V_FOUND_PENDING ||
+		verdict == OPL_V_FOUND_FAILED;
+}
+
+static bool
+shows_pending(OplVerdict verdict)
+{
+	return verdict == OPL_V_ACCEPTED || verdict == OPL_V_FOUND_PENDING;
+}
+
+/* Webhooks and late answers meet an operation in any state. */
+static Passage
+unexpected(const Case *c, bool failed)
+{
+	switch (c->op->state)
+	{
+		case OPL_SUBMITTED:
+		case OPL_UNKNOWN:
+		case OPL_ACCEPTED:
+		case OPL_REVIEW:
+			return failed ? PASS_FAILED : PASS;
+		case OPL_CONFIRMED:
+			if (failed)
+				return c->finding->object == OPL_OBJECT_SAME ? CONTRADICT : NOTE;
+			return c->finding->object == OPL_OBJECT_SAME ? NOTE : CONTRADICT;
+		default:
+			return failed ? NOTE : CONTRADICT;
+	}
+}
+
+static Passage
+door(const Case *c)
+{
+	const OplFinding *f = c->finding;
+	bool              expected = f->kind == OPL_KIND_SEND || f->kind == OPL_KIND_LOOKUP;
+	bool              failed = f->verdict == OPL_V_FOUND_FAILED;
+
+	if (c->op->contradiction)
+		return NOTE;
+	if (!shows_object(f->verdict))
+		return expected ? PASS : NOTE;
+	if (f->object_failed && shows_pending(f->verdict))
+		failed = true; /* forward only: what failed is not pending again */
+	if (f->kind == OPL_KIND_LATE && failed && c->op->state != OPL_CONFIRMED)
+		return NOTE; /* a newer attempt may work; but a reversal is news */
+	if (!f->same_generation || f->object == OPL_OBJECT_OTHER)
+		return failed ? NOTE : CONTRADICT;
+	if (f->object_failed && !failed)
+		return CONTRADICT;
+	if (!expected)
+		return unexpected(c, failed);
+	return failed ? PASS_FAILED : PASS;
+}
+
+OplDecision
+opl_decide(const OplOperation *op, const OplPromises *promises,
+           const OplFinding *finding, OplMoment now)
+{
+	OplFinding  f = *finding;
+	Case        c = {op, promises, &f, now};
+	OplDecision d;
+
+	switch (door(&c))
+	{
+		case NOTE:
+			d = recorded(op);
+			d.note_failed = f.verdict == OPL_V_FOUND_FAILED;
+			return d;
+		case CONTRADICT:
+			d = on_contradiction(&c);
+			d.reason = "contradiction";
+			return d;
+		case PASS_FAILED:
+			f.verdict = OPL_V_FOUND_FAILED;
+			break;
+		case PASS:
+			break;
+	}
+	d = by_table(&c);
+	d.note_failed = f.verdict == OPL_V_FOUND_FAILED;
+	d.take_object = shows_object(f.verdict) && !d.note_failed;
+	return d;
+}
+
+/* --------------------------------------------------------------- the claim */
+
+static OplDecision
+claimed(const Case *c, OplState state, OplStep step)
+{
+	OplDecision d = become(c, state, step, opl_deadline(c->promises, c->now));
+
+	d.after.attempts++;
+	return d;
+}
+
+static OplDecision
+claimed_send(const Case *c)
+{
+	OplDecision d = claimed(c, OPL_SUBMITTED, OPL_STEP_SEND);
+
+	d.after.tries++;
+	d.after.last_sent_at = c->now;
+	if (!c->op->tainted || c->op->first_sent_at == OPL_NEVER)
+		d.after.first_sent_at = c->now;
+	if (c->op->trying_since == OPL_NEVER)
+		d.after.trying_since = c->now;
+	return d;
+}
+
+static const char *
+why_no_try(const Case *c)
+{
+	bool late = c->op->not_after != OPL_NEVER && c->now >= c->op->not_after;
+
+	return late ? "not_after" : "gave_up";
+}
+
+static OplClaim
+claim_send(const Case *c, OplDecision *d)
+{
+	if (!c->op->tainted && !tries_left(c, c->now))
+		*d = end(c, OPL_FAILED, why_no_try(c));
+	else if (c->op->tainted && !may_send(c, c->now))
+		*d = look(c, c->now);
+	else
+	{
+		*d = claimed_send(c);
+		return OPL_CLAIM_SEND;
+	}
+	return OPL_CLAIM_NOTHING;
+}
+
+static OplClaim
+claim_lookup(const Case *c, OplDecision *d)
+{
+	if (!c->promises->recipe)
+	{
+		*d = review(c, c->op->state == OPL_ACCEPTED ? "gave_up" : "no_lookup");
+		return OPL_CLAIM_NOTHING;
+	}
+	*d = claimed(c, c->op->state, OPL_STEP_LOOKUP);
+	return OPL_CLAIM_LOOKUP;
+}
+
+OplClaim
+opl_claim(const OplOperation *op, const OplPromises *promises, OplStep step,
+          OplMoment now, OplDecision *decision)
+{
+	OplFinding lost = {.verdict = OPL_V_UNKNOWN,
+	                   .kind = OPL_KIND_SEND,
+	                   .started_at = now,
+	                   .retry_at = OPL_NEVER,
+	                   .same_generation = true};
+	Case       c = {op, promises, NULL, now};
+
+	*decision = recorded(op);
+	switch (op->state)
+	{
+		case OPL_SUBMITTED:
+			*decision = opl_decide(op, promises, &lost, now);
+			decision->reason = "lost";
+			return OPL_CLAIM_NOTHING;
+		case OPL_PENDING:
+		case OPL_UNKNOWN:
+			return step == OPL_STEP_SEND ? claim_send(&c, decision)
+			                             : claim_lookup(&c, decision);
+		case OPL_ACCEPTED:
+		case OPL_REVIEW:
+			if (op->contradiction)
+				return OPL_CLAIM_NOTHING;
+			return claim_lookup(&c, decision);
+		default:
+			return OPL_CLAIM_NOTHING;
+	}
+}
+
+/* ------------------------------------------------------------------ people */
+
+OplDecision
+opl_born(bool held, bool lookup_first, OplMoment not_after, OplMoment due_at)
+{
+	OplOperation op = {.state = held ? OPL_HELD : OPL_PENDING,
+	                   .generation = 1,
+	                   .trying_since = OPL_NEVER,
+	                   .first_sent_at = OPL_NEVER,
+	                   .last_sent_at = OPL_NEVER,
+	                   .not_after = not_after};
+	OplDecision  d = recorded(&op);
+
+	d.moved = true;
+	if (!held)
+	{
+		d.step = lookup_first ? OPL_STEP_LOOKUP : OPL_STEP_SEND;
+		d.due_at = due_at;
+	}
+	return d;
+}
+
+OplVerb
+opl_cancel(const OplOperation *op, OplDecision *decision)
+{
+	Case c = {.op = op};
+	bool never_sent = op->attempts == 0 && op->generation == 1;
+
+	*decision = recorded(op);
+	if (op->state == OPL_HELD || (op->state == OPL_PENDING && never_sent))
+		*decision = end(&c, OPL_CANCELLED, NULL);
+	else if (op->state == OPL_PENDING)
+		*decision = end(&c, OPL_FAILED, "withdrawn");
+	else if (opl_state_ended(op->state))
+		return OPL_VERB_WRONG_STATE;
+	else
+		return OPL_VERB_TOO_LATE;
+	return OPL_VERB_OK;
+}
+
+OplVerb
+opl_approve(const OplOperation *op, bool lookup_first, OplMoment now,
+            OplDecision *decision)
+{
+	Case c = {.op = op};
+
+	*decision = recorded(op);
+	if (op->state != OPL_HELD)
+		return OPL_VERB_WRONG_STATE;
+	*decision = become(&c, OPL_PENDING,
+	                   lookup_first ? OPL_STEP_LOOKUP : OPL_STEP_SEND, now);
+	return OPL_VERB_OK;
+}
+
+OplVerb
+opl_reject(const OplOperation *op, OplDecision *decision)
+{
+	Case c = {.op = op};
+
+	*decision = recorded(op);
+	if (op->state != OPL_HELD)
+		return OPL_VERB_WRONG_STATE;
+	*decision = end(&c, OPL_CANCELLED, "rejected_by_person");
+	return OPL_VERB_OK;
+}
+
+OplVerb
+opl_resolve(const OplOperation *op, const OplPromises *promises, OplState outcome,
+            bool has_external_id, OplMoment now, OplDecision *decision)
+{
+	Case c = {op, promises, NULL, now};
+
+	*decision = recorded(op);
+	if (op->state != OPL_UNKNOWN && op->state != OPL_ACCEPTED && op->state != OPL_REVIEW)
+		return OPL_VERB_WRONG_STATE;
+	if (outcome == OPL_CONFIRMED && !has_external_id)
+		return OPL_VERB_NO_EXTERNAL_ID;
+	if (outcome == OPL_FAILED && !quiet(&c, now))
+		return OPL_VERB_NOT_QUIET;
+	if (outcome == OPL_UNKNOWN)
+	{
+		OplOperation go_on = *op;
+
+		go_on.state = OPL_UNKNOWN;
+		c.op = &go_on;
+		*decision = promises->recipe ? look(&c, now) : again(&c, now);
+	}
+	else
+		*decision = end(&c, outcome, "resolved");
+	decision->after.contradiction = false;
+	decision->take_object = outcome == OPL_CONFIRMED;
+	return OPL_VERB_OK;
+}
+
+static int
+next_generation(const OplOperation *op)
+{
+	if (!op->adopted)
+		return op->generation + 1;
+	return (op->generation / ADOPTED_GENERATIONS + 1) * ADOPTED_GENERATIONS + 1;
+}
+
+OplVerb
+opl_reissue(const OplOperation *op, const OplPromises *promises, bool lookup_first,
+            OplMoment now, OplDecision *decision)
+{
+	/* The lost time line may have reissued it, too: look before sending. */
+	bool        look = lookup_first || (op->adopted && promises->recipe);
+	OplDecision born = opl_born(false, look, op->not_after, now);
+	Case        c = {op, promises, NULL, now};
+
+	*decision = recorded(op);
+	if (op->state != OPL_FAILED || op->contradiction)
+		return OPL_VERB_WRONG_STATE;
+	if (!quiet(&c, now))
+		return OPL_VERB_NOT_QUIET;
+	*decision = born;
+	decision->after.generation = next_generation(op);
+	decision->after.attempts = op->attempts;
+	return OPL_VERB_OK;
+}
+
+/* What another time line did for this operation nobody here can know. */
+OplDecision
+opl_adopt(const OplOperation *op, const OplPromises *promises, OplMoment created_at,
+          bool guarded, OplMoment now)
+{
+	OplOperation adopted = *op;
+	OplFinding   lost = {.verdict = OPL_V_UNKNOWN,
+	                     .kind = OPL_KIND_SEND,
+	                     .started_at = now,
+	                     .retry_at = OPL_NEVER,
+	                     .same_generation = true};
+	Case         c = {&adopted, promises, &lost, now};
+	OplDecision  d;
+
+	if (op->state == OPL_CONFIRMED || op->state == OPL_CANCELLED)
+		return recorded(op);
+	adopted.adopted = op->adopted || !guarded;
+	adopted.last_sent_at = now;
+	if (adopted.first_sent_at == OPL_NEVER)
+		adopted.first_sent_at = created_at;
+	switch (op->state)
+	{
+		case OPL_FAILED:
+			d = recorded(&adopted);
+			d.moved = true;
+			break;
+		case OPL_HELD:
+		case OPL_REVIEW:
+			d = review(&c, "adopted");
+			break;
+		case OPL_ACCEPTED:
+			d = stay(&c, now);
+			break;
+		default:
+			adopted.tainted = true;
+			d = by_table(&c);
+			break;
+	}
+	if (op->contradiction)
+	{
+		d.step = OPL_STEP_NONE;
+		d.due_at = OPL_NEVER;
+	}
+	d.reason = op->state == OPL_FAILED ? NULL : "adopted";
+	return d;
+}
+
+/* ------------------------------------------------------------------- names */
+
+static const char *const seal_names[OPL_SEAL_COUNT] = {
+#define X(id, name) [OPL_SEAL_##id] = name,
+	OPL_SEALS(X)
+#undef X
+};
+
+static const char *const verdict_names[OPL_VERDICT_COUNT] = {
+#define X(id, name) [OPL_V_##id] = name,
+	OPL_VERDICTS(X)
+#undef X
+};
+
+static const char *const stores_names[OPL_STORES_COUNT] = {
+#define X(id, name) [OPL_STORES_##id] = name,
+	OPL_STORES(X)
+#undef X
+};
+
+static const char *const step_names[] = {
+	[OPL_STEP_SEND] = "send", [OPL_STEP_LOOKUP] = "lookup"};
+
+/* The position of `name`, or -1. */
+static int
+position(const char *const *names, int count, const char *name)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (names[i] != NULL && strcmp(names[i], name) == 0)
+			return i;
+	}
+	return -1;
+}
+
+const char *
+opl_seal_name(OplSeal seal)
+{
+	return seal_names[seal];
+}
+
+bool
+opl_seal_parse(const char *name, OplSeal *out)
+{
+	int i = position(seal_names, OPL_SEAL_COUNT, name);
+
+	*out = i < 0 ? OPL_SEAL_NONE : (OplSeal) i;
+	return i >= 0;
+}
+
+const char *
+opl_verdict_name(OplVerdict verdict)
+{
+	return verdict_names[verdict];
+}
+
+bool
+opl_verdict_parse(const char *name, OplVerdict *out)
+{
+	int i = position(verdict_names, OPL_VERDICT_COUNT, name);
+
+	*out = i < 0 ? OPL_V_UNKNOWN : (OplVerdict) i;
+	return i >= 0;
+}
+
+const char *
+opl_stores_name(OplStores stores)
+{
+	return stores_names[stores];
+}
+
+bool
+opl_stores_parse(const char *name, OplStores *out)
+{
+	int i = position(stores_names, OPL_STORES_COUNT, name);
+
+	*out = i < 0 ? OPL_STORES_NOTHING : (OplStores) i;
+	return i >= 0;
+}
+
+const char *
+opl_step_name(OplStep step)
+{
+	return step == OPL_STEP_NONE ? NULL : step_names[step];
+}
+
+bool
+opl_step_parse(const char *name, OplStep *out)
+{
+	int i = position(step_names, 3, name);
+
+	*out = i < 0 ? OPL_STEP_NONE : (OplStep) i;
+	return i >= 0;
+}

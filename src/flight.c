@@ -1,0 +1,365 @@
+/*
+ * flight.c - the exchanges that are in hand.
+ *
+ *	  prepared --commit--> on the wire --> answered --commit--> forgotten
+ *	      `--- no commit: discarded
+ *
+ * An exchange is in exactly one of the three lists and holds its provider's
+ * place from the claim until its evidence is committed: an answer that cannot be
+ * stored keeps us from asking for more.
+ */
+#include "postgres.h"
+
+#include "flight.h"
+
+#include "freeze.h"
+#include "guc.h"
+#include "pace.h"
+#include "transport.h"
+#include "trouble.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+static dlist_head prepared = DLIST_STATIC_INIT(prepared);
+static dlist_head on_wire = DLIST_STATIC_INIT(on_wire);
+static dlist_head answered = DLIST_STATIC_INIT(answered);
+static int        n_on_wire = 0;
+static int        n_answered = 0;
+
+/* ----------------------------------------------------------------- prepare */
+
+static const char *
+dup_or_null(const char *text)
+{
+	return text ? pstrdup(text) : NULL;
+}
+
+/* The secret joins the frozen headers here and nowhere else. False: it cannot
+ * be read, and why. */
+static bool
+read_secret(const Spec *spec, char **header, char *why, size_t size)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool good = true;
+
+	*header = NULL;
+	PG_TRY();
+	{
+		*header = profile_auth_header(spec, opl_secret_dir);
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		strlcpy(why, error->message, size);
+		FreeErrorData(error);
+		FlushErrorState();
+		good = false;
+	}
+	PG_END_TRY();
+	return good;
+}
+
+static const char **
+with_secret(char *const *headers, int n, char *secret)
+{
+	const char **lines = palloc(sizeof(char *) * (n + 2));
+	int          count = 0;
+
+	for (int i = 0; i < n; i++)
+		lines[count++] = pstrdup(headers[i]);
+	if (secret)
+		lines[count++] = secret;
+	lines[count] = NULL;
+	return lines;
+}
+
+/* A header that was changed in the table is looked at again before it leaves. */
+static const char *
+fault_of(const char **lines)
+{
+	for (int i = 0; lines[i]; i++)
+	{
+		if (profile_header_fault(lines[i]))
+			return "a frozen header cannot be sent";
+	}
+	return NULL;
+}
+
+static void
+put_send(Exchange *exchange, const LedgerRequest *frozen, char *secret)
+{
+	Request *out = &exchange->request;
+
+	out->method = pstrdup(frozen->method);
+	out->url = pstrdup(frozen->url);
+	out->headers = with_secret(frozen->headers, frozen->nheaders, secret);
+	out->body_len = frozen->body_len;
+	if (frozen->body)
+	{
+		char *body = palloc(frozen->body_len + 1);
+
+		memcpy(body, frozen->body, frozen->body_len);
+		out->body = body;
+	}
+}
+
+static void
+put_lookup(Exchange *exchange, const LedgerOperation *operation, const LedgerRequest *frozen,
+           char *secret)
+{
+	Request *out = &exchange->request;
+	Frozen   lookup;
+
+	profile_lookup(exchange->action->spec, operation->op_id, operation->op.generation,
+	               frozen->args, operation->external_id, &lookup);
+	out->method = lookup.method;
+	out->url = lookup.url;
+	out->headers = with_secret(lookup.headers, lookup.nheaders, secret);
+}
+
+/* What we know ourselves, without an answer to classify. */
+static void
+put_judgement(Exchange *exchange, OplVerdict verdict, const char *reason)
+{
+	exchange->judgement.verdict = verdict;
+	exchange->judgement.reason = MemoryContextStrdup(exchange->context, reason);
+	exchange->judgement.retry_at = OPL_NEVER;
+	exchange->judgement.same_generation = true;
+	exchange->judged = true;
+}
+
+/* Never handed to the wire; the next turn settles it. */
+static void
+answer_blocked(Exchange *exchange, const char *reason, const char *why, TimestampTz now)
+{
+	exchange->evidence.started_at = exchange->evidence.finished_at = now;
+	strlcpy(exchange->evidence.error, why, sizeof(exchange->evidence.error));
+	put_judgement(exchange, exchange->step == OPL_STEP_SEND ? OPL_V_BLOCKED : OPL_V_INCONCLUSIVE,
+	              reason);
+}
+
+static void
+put_limits(Exchange *exchange, TimestampTz now)
+{
+	const Spec *spec = exchange->action->spec;
+	Request    *out = &exchange->request;
+
+	out->ca_file = dup_or_null(spec->ca_file);
+	out->proxy = dup_or_null(spec->proxy);
+	out->connect_timeout = spec->connect_timeout;
+	out->total_timeout = spec->promises.timeout;
+	out->response_limit = spec->response_limit;
+	out->send_before = exchange->step == OPL_STEP_SEND ? now + spec->promises.margin : DT_NOEND;
+}
+
+void
+flight_prepare(const LedgerOperation *operation, const LedgerRequest *request, Action *action,
+               OplStep step, const OplDecision *decision, TimestampTz now)
+{
+	MemoryContext context =
+		AllocSetContextCreate(TopMemoryContext, "op_ledger exchange", ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	Exchange     *exchange = palloc0(sizeof(Exchange));
+	char         *secret;
+	char          why[256];
+	bool          readable;
+
+	exchange->context = context;
+	exchange->op_id = pstrdup(operation->op_id);
+	exchange->provider = pstrdup(operation->provider);
+	exchange->action = action;
+	exchange->step = step;
+	exchange->n = decision->after.attempts;
+	exchange->generation = operation->op.generation;
+	exchange->state = decision->after.state;
+	exchange->not_after = operation->op.not_after;
+	action_hold(action);
+	pace_take(exchange->provider, step);
+	dlist_push_tail(&prepared, &exchange->node);
+
+	readable = read_secret(action->spec, &secret, why, sizeof(why));
+	if (step == OPL_STEP_SEND)
+		put_send(exchange, request, secret);
+	else
+		put_lookup(exchange, operation, request, secret);
+	put_limits(exchange, now);
+	if (!readable)
+		answer_blocked(exchange, "secret", why, now);
+	else if (fault_of(exchange->request.headers))
+		answer_blocked(exchange, "header", fault_of(exchange->request.headers), now);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+forget(Exchange *exchange)
+{
+	pace_give(exchange->provider, exchange->step);
+	action_release(exchange->action);
+	transport_forget(&exchange->evidence);
+	MemoryContextDelete(exchange->context);
+}
+
+void
+flight_discard(void)
+{
+	while (!dlist_is_empty(&prepared))
+		forget(dlist_container(Exchange, node, dlist_pop_head_node(&prepared)));
+}
+
+void
+flight_depart(void)
+{
+	while (!dlist_is_empty(&prepared))
+	{
+		Exchange *exchange = dlist_container(Exchange, node, dlist_pop_head_node(&prepared));
+
+		if (exchange->judged)
+		{
+			dlist_push_tail(&answered, &exchange->node);
+			n_answered++;
+			continue;
+		}
+		dlist_push_tail(&on_wire, &exchange->node);
+		n_on_wire++;
+		transport_send(&exchange->request, &exchange->evidence, exchange);
+	}
+}
+
+/* ----------------------------------------------------------------- answers */
+
+void
+flight_collect(void)
+{
+	Exchange *exchange;
+
+	transport_run();
+	while ((exchange = transport_next()) != NULL)
+	{
+		dlist_delete(&exchange->node);
+		dlist_push_tail(&answered, &exchange->node);
+		n_on_wire--;
+		n_answered++;
+	}
+}
+
+static void
+judge(Exchange *exchange)
+{
+	MemoryContext old = MemoryContextSwitchTo(exchange->context);
+	Ours          ours = {exchange->op_id, exchange->generation};
+	const Spec   *spec = exchange->action->spec;
+
+	exchange->judgement = exchange->step == OPL_STEP_SEND
+	                          ? classify_send(spec, &ours, &exchange->evidence)
+	                          : classify_lookup(spec, &ours, &exchange->evidence);
+	exchange->judged = true;
+	MemoryContextSwitchTo(old);
+}
+
+static bool
+among(const char *op_id, Exchange **answers, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(answers[i]->op_id, op_id) == 0)
+			return true;
+	}
+	return false;
+}
+
+int
+flight_answers(Exchange **answers, int max, TimestampTz now)
+{
+	dlist_iter iter;
+	int        n = 0;
+
+	dlist_foreach(iter, &answered)
+	{
+		Exchange *exchange = dlist_container(Exchange, node, iter.cur);
+
+		if (n == max)
+			break;
+		if (trouble_avoids(exchange->op_id, now) || among(exchange->op_id, answers, n))
+			continue;
+		if (!exchange->judged)
+			judge(exchange);
+		answers[n++] = exchange;
+	}
+	return n;
+}
+
+void
+flight_settled(Exchange *exchange)
+{
+	dlist_delete(&exchange->node);
+	n_answered--;
+	forget(exchange);
+}
+
+static bool
+list_has(dlist_head *list, const char *op_id, int n)
+{
+	dlist_iter iter;
+
+	dlist_foreach(iter, list)
+	{
+		Exchange *exchange = dlist_container(Exchange, node, iter.cur);
+
+		if (exchange->n == n && strcmp(exchange->op_id, op_id) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool
+flight_has(const char *op_id, int n)
+{
+	return list_has(&on_wire, op_id, n) || list_has(&answered, op_id, n);
+}
+
+int
+flight_on_wire(void)
+{
+	return n_on_wire;
+}
+
+int
+flight_answered(void)
+{
+	return n_answered;
+}
+
+int
+flight_in_hand(void)
+{
+	return n_on_wire + n_answered;
+}
+
+TimestampTz
+flight_oldest_answer(void)
+{
+	if (dlist_is_empty(&answered))
+		return 0;
+	return dlist_container(Exchange, node, dlist_head_node(&answered))->evidence.finished_at;
+}
+
+void
+flight_abandon(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	while (!dlist_is_empty(&on_wire))
+	{
+		Exchange *exchange = dlist_container(Exchange, node, dlist_pop_head_node(&on_wire));
+
+		exchange->evidence.finished_at = now;
+		put_judgement(exchange, exchange->step == OPL_STEP_SEND ? OPL_V_UNKNOWN : OPL_V_INCONCLUSIVE,
+		              "lost");
+		dlist_push_tail(&answered, &exchange->node);
+		n_on_wire--;
+		n_answered++;
+	}
+}

@@ -1,0 +1,68 @@
+/*
+ * flight.h - the exchanges that are in hand: claimed, on the wire, answered.
+ */
+#ifndef OPL_FLIGHT_H
+#define OPL_FLIGHT_H
+
+#include "postgres.h"
+
+#include "actions.h"
+#include "classify.h"
+#include "exchange.h"
+#include "ledger.h"
+#include "lib/ilist.h"
+
+/* One exchange with a provider. Has a memory context of its own; outlives turns. */
+typedef struct Exchange
+{
+	dlist_node    node;
+	MemoryContext context;
+	char         *op_id;
+	char         *provider;
+	Action       *action;     /* as it was at the claim */
+	OplStep       step;
+	int           n;          /* its number among the operation's exchanges */
+	int           generation;
+	OplState      state;      /* of the operation, since the claim */
+	TimestampTz   not_after;
+	Request       request;
+	Evidence      evidence;
+	Judgement     judgement;  /* valid when judged */
+	bool          judged;
+} Exchange;
+
+/* What is to be sent after the commit. Copies what it needs. */
+extern void flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
+                           Action *action, OplStep step, const OplDecision *decision,
+                           TimestampTz now);
+
+/* The commit did not happen: nothing was claimed. */
+extern void flight_discard(void);
+
+/* The commit happened: all that is prepared goes to the wire. */
+extern void flight_depart(void);
+
+/* Let the wire work, and take in what ended. */
+extern void flight_collect(void);
+
+/* Up to `max` answers, of different operations, judged. */
+extern int flight_answers(Exchange **answers, int max, TimestampTz now);
+
+/* Its evidence is committed. */
+extern void flight_settled(Exchange *exchange);
+
+/* Is this exchange of the operation in hand? */
+extern bool flight_has(const char *op_id, int n);
+
+extern int flight_on_wire(void);
+extern int flight_answered(void);
+extern int flight_in_hand(void);
+
+/* When the oldest answer came, 0: none waits. */
+extern TimestampTz flight_oldest_answer(void);
+
+/* The process is about to leave, and drives the wire no more: what has no answer
+ * is answered with "lost". */
+extern void flight_abandon(void);
+
+#endif

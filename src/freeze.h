@@ -1,0 +1,40 @@
+/*
+ * freeze.h - spec and arguments -> the request of an operation.
+ */
+#ifndef OPL_FREEZE_H
+#define OPL_FREEZE_H
+
+#include "postgres.h"
+
+#include "spec.h"
+
+/* Are these arguments what the action takes? Raises OL004 naming the argument. */
+extern void profile_check_args(const Spec *spec, const char *action, Jsonb *args);
+
+/* The request of an operation, rendered and frozen. */
+typedef struct Frozen
+{
+	char  *key; /* NULL: none */
+	char  *method;
+	char  *url;
+	int    nheaders;
+	char **headers; /* "Name: value", without the secret */
+	char  *body;    /* NULL: none */
+	size_t body_len;
+} Frozen;
+
+extern void profile_freeze(const Spec *spec, const char *op_id, int generation,
+                           Jsonb *args, const char *traceparent, Frozen *frozen);
+
+/* The lookup's request, rendered when it is asked. */
+extern void profile_lookup(const Spec *spec, const char *op_id, int generation,
+                           Jsonb *args, const char *external_id, Frozen *frozen);
+
+/* The header that carries the secret, built when sending; NULL: none. Raises
+ * OL008 without the value when the secret cannot be read or is no header text. */
+extern char *profile_auth_header(const Spec *spec, const char *secret_dir);
+
+/* First fault of a header line ("Name: value"), NULL if it may be sent. */
+extern const char *profile_header_fault(const char *line);
+
+#endif

@@ -1,0 +1,18 @@
+/*
+ * guc.h - every setting of op_ledger. The README has them as a table.
+ */
+#ifndef OPL_GUC_H
+#define OPL_GUC_H
+
+#include "postgres.h"
+
+extern bool  opl_enabled;
+extern char *opl_databases;
+extern char *opl_secret_dir;
+
+extern void guc_define(void);
+
+/* Does op_ledger.databases allow this one? Empty allows all. */
+extern bool guc_allows_database(const char *name);
+
+#endif

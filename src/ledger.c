@@ -1,0 +1,1196 @@
+/*
+ * ledger.c - the statements, and rows as structs.
+ *
+ * Statements are prepared once per process. Those of the worker take arrays and
+ * reach rows by key or ctid alone, so that no statistics can tip their plans,
+ * and lock with SKIP LOCKED before they write: it never waits for a session.
+ */
+#include "postgres.h"
+
+#include "ledger.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#define MAX_ARGS 24
+
+/* "@." stands for the extension's schema. */
+typedef struct Statement
+{
+	const char *text;
+	int         nargs;
+	Oid         args[MAX_ARGS];
+} Statement;
+
+typedef enum StatementId
+{
+	STMT_ACTION,
+	STMT_SPEC,
+	STMT_ACTIONS,
+	STMT_PROVIDERS,
+	STMT_BIRTH,
+	STMT_READ,
+	STMT_LOCK,
+	STMT_DUE_AT,
+	STMT_NUDGE,
+	STMT_OFF_AGENDA,
+	STMT_EVENT,
+	STMT_EPOCH,
+	STMT_RECOVER,
+	STMT_HOMES,
+	STMT_TAKE_DUE,
+	STMT_NEXT_DUE,
+	STMT_LOCK_OPERATIONS,
+	STMT_LOCK_DUE,
+	STMT_HAVE_DUE,
+	STMT_REQUESTS,
+	STMT_SAVE,
+	STMT_PLAN_UPDATE,
+	STMT_PLAN_INSERT,
+	STMT_RECORD,
+	STMT_PAUSE,
+	STMT_TAKE_NUDGES,
+	STMT_LAST_LOOKUP,
+	STMT_COUNT
+} StatementId;
+
+#define OPERATION_COLUMNS                                                                \
+	"o.op_id, o.action, o.provider, o.state, o.tainted, o.sealed, o.contradiction, "     \
+	"o.adopted, o.generation, o.attempts, o.tries, o.trying_since, o.first_sent_at, "    \
+	"o.last_sent_at, o.external_id, o.failed_ids, o.reason, o.args_hash, o.created_at, " \
+	"o.xmin"
+
+static const Statement statements[STMT_COUNT] = {
+	[STMT_ACTION] =
+		{"SELECT a.provider, a.version # p.version # coalesce(f.version, 0)"
+         "  FROM @.op_action AS a"
+         "  JOIN @.op_provider AS p ON p.name = a.provider"
+         "  LEFT JOIN @.op_profile AS f ON f.name = p.profile"
+         " WHERE a.name = $1",
+         1,
+         {TEXTOID}},
+	[STMT_SPEC] = {"SELECT @._op_spec($1)", 1, {TEXTOID}},
+	[STMT_ACTIONS] = {"SELECT name FROM @.op_action ORDER BY name", 0, {0}},
+	[STMT_PROVIDERS] = {"SELECT p.name, p.paused, coalesce(p.spec ->> 'concurrency',"
+                        "                                  f.spec -> 'provider' ->> 'concurrency',"
+                        "                                  '64')::integer"
+                        "  FROM @.op_provider AS p LEFT JOIN @.op_profile AS f ON f.name = p.profile",
+                        0,
+                        {0}},
+	[STMT_BIRTH] =
+		{"WITH o AS ("
+         " INSERT INTO @.op_operation (op_id, action, provider, state, args_hash, run_id,"
+         "                             lane, submitted_by, created_at)"
+         " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+         " ON CONFLICT (op_id) DO NOTHING RETURNING op_id"
+         "), r AS ("
+         " INSERT INTO @.op_request (op_id, generation, args, key, method, url, headers, body,"
+         "                           step, tool_call_id, dedupe_key, traceparent,"
+         "                           not_before, not_after, cost)"
+         " SELECT o.op_id, 1, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22"
+         "   FROM o"
+         "), d AS ("
+         " INSERT INTO @.op_due (op_id, provider, step, due_at)"
+         " SELECT o.op_id, $3, $23, $24 FROM o WHERE $23 IS NOT NULL"
+         ") SELECT 1 FROM o",
+         24,
+         {TEXTOID,        TEXTOID, TEXTOID, TEXTOID, BYTEAOID, TEXTOID,
+          TEXTOID,        TEXTOID, TIMESTAMPTZOID, JSONBOID, TEXTOID, TEXTOID,
+          TEXTOID,        TEXTARRAYOID, BYTEAOID, TEXTOID, TEXTOID, TEXTOID,
+          TEXTOID,        TIMESTAMPTZOID, TIMESTAMPTZOID, NUMERICOID, TEXTOID, TIMESTAMPTZOID}},
+	[STMT_READ] = {"SELECT " OPERATION_COLUMNS " FROM @.op_operation AS o WHERE o.op_id = $1",
+                   1,
+                   {TEXTOID}},
+	[STMT_LOCK] = {"SELECT " OPERATION_COLUMNS
+                   " FROM @.op_operation AS o WHERE o.op_id = $1 FOR NO KEY UPDATE",
+                   1,
+                   {TEXTOID}},
+	[STMT_DUE_AT] = {"SELECT d.due_at FROM @.op_due AS d WHERE d.op_id = $1", 1, {TEXTOID}},
+	[STMT_NUDGE] = {"INSERT INTO @.op_nudge (op_id, at) VALUES ($1, $2)",
+                    2,
+                    {TEXTOID, TIMESTAMPTZOID}},
+	[STMT_OFF_AGENDA] = {"DELETE FROM @.op_due WHERE op_id = ANY ($1)", 1, {TEXTARRAYOID}},
+	[STMT_EVENT] = {"INSERT INTO @.op_event (op_id, actor, event, note) VALUES ($1, $2, $3, $4)",
+                    4,
+                    {TEXTOID, TEXTOID, TEXTOID, TEXTOID}},
+	[STMT_EPOCH] = {"SELECT nextval('@.op_epoch')", 0, {0}},
+	[STMT_RECOVER] =
+		{"UPDATE @.op_due SET due_at = least(due_at, $2), epoch = NULL"
+         " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_due WHERE epoch <> $1"
+         "                           FOR UPDATE SKIP LOCKED))",
+         2,
+         {INT8OID, TIMESTAMPTZOID}},
+	[STMT_HOMES] =
+		{"SELECT system_identifier, database_oid, extension_oid, timeline, control_inode, retired"
+         "  FROM @.op_control",
+         0,
+         {0}},
+	[STMT_TAKE_DUE] =
+		{"SELECT d.op_id, d.provider, d.step"
+         "  FROM unnest($1, $2, $3) AS p (provider, step, places)"
+         " CROSS JOIN LATERAL (SELECT q.op_id, q.provider, q.step FROM @.op_due AS q"
+         "                      WHERE q.provider = p.provider AND q.step = p.step AND q.due_at <= $4"
+         "                        AND q.op_id <> ALL ($5)"
+         "                      ORDER BY q.due_at LIMIT p.places FOR UPDATE SKIP LOCKED) AS d",
+         5,
+         {TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZOID, TEXTARRAYOID}},
+	[STMT_NEXT_DUE] =
+		{"SELECT min(d.due_at)"
+         "  FROM unnest($1, $2) AS p (provider, step)"
+         " CROSS JOIN LATERAL (SELECT q.due_at FROM @.op_due AS q"
+         "                      WHERE q.provider = p.provider AND q.step = p.step AND q.due_at > $3"
+         "                      ORDER BY q.due_at LIMIT 1) AS d",
+         3,
+         {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}},
+	[STMT_LOCK_OPERATIONS] = {"SELECT " OPERATION_COLUMNS
+                              " FROM @.op_operation AS o WHERE o.op_id = ANY ($1)"
+                              " FOR NO KEY UPDATE SKIP LOCKED",
+                              1,
+                              {TEXTARRAYOID}},
+	[STMT_LOCK_DUE] =
+		{"SELECT d.op_id FROM @.op_due AS d WHERE d.op_id = ANY ($1) FOR UPDATE SKIP LOCKED",
+         1,
+         {TEXTARRAYOID}},
+	[STMT_HAVE_DUE] = {"SELECT d.op_id FROM @.op_due AS d WHERE d.op_id = ANY ($1)",
+                       1,
+                       {TEXTARRAYOID}},
+	[STMT_REQUESTS] =
+		{"SELECT r.op_id, r.generation, r.args, r.method, r.url, r.headers, r.body, r.not_after"
+         "  FROM unnest($1, $2) AS u (op_id, generation)"
+         " CROSS JOIN LATERAL (SELECT * FROM @.op_request AS q"
+         "                      WHERE q.op_id = u.op_id AND q.generation = u.generation"
+         "                     OFFSET 0) AS r",
+         2,
+         {TEXTARRAYOID, INT4ARRAYOID}},
+	[STMT_SAVE] =
+		{"UPDATE @.op_operation AS o"
+         "   SET state = u.state, tainted = u.tainted, sealed = u.sealed,"
+         "       contradiction = u.contradiction, attempts = u.attempts, tries = u.tries,"
+         "       trying_since = u.trying_since, first_sent_at = u.first_sent_at,"
+         "       last_sent_at = u.last_sent_at, settled_at = u.settled_at, reason = u.reason,"
+         "       external_id = coalesce(u.external_id, o.external_id),"
+         "       failed_ids = CASE WHEN u.failed_id IS NULL OR u.failed_id = ANY (o.failed_ids)"
+         "                         THEN o.failed_ids"
+         "                         ELSE array_append(o.failed_ids, u.failed_id) END"
+         "  FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+         "    AS u (op_id, state, tainted, sealed, contradiction, attempts, tries, trying_since,"
+         "          first_sent_at, last_sent_at, settled_at, reason, external_id, failed_id)"
+         " WHERE o.op_id = u.op_id",
+         14,
+         {TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, TEXTARRAYOID, BOOLARRAYOID, INT4ARRAYOID,
+          INT4ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID,
+          TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID}},
+	[STMT_PLAN_UPDATE] =
+		{"UPDATE @.op_due AS d SET step = u.step, due_at = u.due_at, epoch = u.epoch"
+         "  FROM unnest($1, $2, $3, $4) AS u (op_id, step, due_at, epoch)"
+         " WHERE d.op_id = u.op_id",
+         4,
+         {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID}},
+	[STMT_PLAN_INSERT] =
+		{"INSERT INTO @.op_due (op_id, provider, step, due_at, epoch)"
+         " SELECT * FROM unnest($1, $2, $3, $4, $5)",
+         5,
+         {TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID}},
+	[STMT_RECORD] =
+		{"INSERT INTO @.op_attempt (op_id, n, kind, generation, started_at, finished_at, verdict,"
+         "       reason, external_id, http_status, curl_code, bytes_sent, peer, connect_us,"
+         "       first_byte_us, total_us, retry_after, request_id, response_headers,"
+         "       response_body, error)"
+         " SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,"
+         "                      $16, $17, $18, $19, $20, $21)",
+         21,
+         {TEXTARRAYOID, INT4ARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID,
+          TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID,
+          INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
+          INT4ARRAYOID, TEXTARRAYOID, BYTEAARRAYOID, BYTEAARRAYOID, TEXTARRAYOID}},
+	[STMT_PAUSE] =
+		{"UPDATE @.op_provider SET paused = true, paused_at = $2, paused_note = $3"
+         " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_provider"
+         "                           WHERE name = $1 AND NOT paused FOR NO KEY UPDATE SKIP LOCKED))",
+         3,
+         {TEXTOID, TIMESTAMPTZOID, TEXTOID}},
+	[STMT_TAKE_NUDGES] =
+		{"DELETE FROM @.op_nudge"
+         " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_nudge LIMIT 1000 FOR UPDATE SKIP LOCKED))"
+         " RETURNING op_id",
+         0,
+         {0}},
+	[STMT_LAST_LOOKUP] =
+		{"SELECT max(a.finished_at) FROM @.op_attempt AS a WHERE a.op_id = $1 AND a.kind = 'lookup'",
+         1,
+         {TEXTOID}},
+};
+
+static SPIPlanPtr    plans[STMT_COUNT];
+static Oid           plans_schema = InvalidOid;
+static bool          plans_stale = true;
+static MemoryContext caller; /* where results go */
+
+/* ------------------------------------------------------------------- plans */
+
+/* A schema was renamed, or the extension moved: names in the plans are old. */
+static void
+schema_changed(Datum arg, int cacheid, uint32 hashvalue)
+{
+	plans_stale = true;
+}
+
+static void
+forget_plans(void)
+{
+	for (int i = 0; i < STMT_COUNT; i++)
+	{
+		if (plans[i])
+			SPI_freeplan(plans[i]);
+		plans[i] = NULL;
+	}
+}
+
+void
+ledger_begin(Oid schema)
+{
+	static bool watching = false;
+
+	if (!watching)
+	{
+		CacheRegisterSyscacheCallback(NAMESPACEOID, schema_changed, (Datum) 0);
+		watching = true;
+	}
+	caller = CurrentMemoryContext;
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (plans_stale || plans_schema != schema)
+	{
+		forget_plans();
+		plans_schema = schema;
+		plans_stale = false;
+	}
+}
+
+void
+ledger_end(void)
+{
+	SPI_finish();
+}
+
+static SPIPlanPtr
+plan_of(StatementId id)
+{
+	const Statement *s = &statements[id];
+	const char      *schema;
+	StringInfoData   text;
+	SPIPlanPtr       plan;
+
+	if (plans[id])
+		return plans[id];
+	schema = quote_identifier(get_namespace_name(plans_schema));
+	initStringInfo(&text);
+	for (const char *c = s->text; *c; c++)
+	{
+		if (c[0] == '@' && c[1] == '.')
+			appendStringInfoString(&text, schema);
+		else
+			appendStringInfoChar(&text, *c);
+	}
+	plan = SPI_prepare(text.data, s->nargs, (Oid *) s->args);
+	if (!plan || SPI_keepplan(plan) != 0)
+		elog(ERROR, "could not prepare \"%s\": %s", text.data, SPI_result_code_string(SPI_result));
+	plans[id] = plan;
+	return plan;
+}
+
+/* The result is in SPI_tuptable until the next one. */
+static uint64
+run_as(StatementId id, Datum *values, const char *nulls, bool read_only)
+{
+	int result = SPI_execute_plan(plan_of(id), values, nulls, read_only, 0);
+
+	if (result < 0)
+		elog(ERROR, "statement %d failed: %s", id, SPI_result_code_string(result));
+	return SPI_processed;
+}
+
+static uint64
+run(StatementId id, Datum *values, const char *nulls)
+{
+	return run_as(id, values, nulls, false);
+}
+
+static void
+done(void)
+{
+	SPI_freetuptable(SPI_tuptable);
+}
+
+/* ------------------------------------------------------- columns and arrays */
+
+/* One array parameter, filled row by row. */
+typedef struct Column
+{
+	Oid    type;
+	int    n;
+	Datum *values;
+	bool  *nulls;
+} Column;
+
+static void
+columns_init(Column *columns, int ncolumns, StatementId id, int rows)
+{
+	for (int i = 0; i < ncolumns; i++)
+	{
+		columns[i].type = get_element_type(statements[id].args[i]);
+		columns[i].n = 0;
+		columns[i].values = palloc(sizeof(Datum) * rows);
+		columns[i].nulls = palloc0(sizeof(bool) * rows);
+	}
+}
+
+static void
+put(Column *c, Datum value, bool null)
+{
+	c->values[c->n] = value;
+	c->nulls[c->n++] = null;
+}
+
+static void
+put_text(Column *c, const char *text)
+{
+	put(c, text ? CStringGetTextDatum(text) : (Datum) 0, text == NULL);
+}
+
+static void
+put_int(Column *c, int value)
+{
+	put(c, Int32GetDatum(value), false);
+}
+
+static void
+put_bigint(Column *c, int64 value, bool null)
+{
+	put(c, Int64GetDatum(value), null);
+}
+
+static void
+put_bool(Column *c, bool value)
+{
+	put(c, BoolGetDatum(value), false);
+}
+
+static void
+put_time(Column *c, TimestampTz at)
+{
+	put(c, TimestampTzGetDatum(at), at == OPL_NEVER);
+}
+
+static Datum
+bytes_datum(const char *data, size_t len)
+{
+	bytea *bytes = palloc(VARHDRSZ + len);
+
+	SET_VARSIZE(bytes, VARHDRSZ + len);
+	memcpy(VARDATA(bytes), data, len);
+	return PointerGetDatum(bytes);
+}
+
+static void
+put_bytes(Column *c, const char *data, size_t len)
+{
+	put(c, data ? bytes_datum(data, len) : (Datum) 0, data == NULL);
+}
+
+static Datum
+column_array(const Column *c)
+{
+	int   lower = 1;
+	int   dim = c->n;
+	int16 len;
+	bool  byval;
+	char  align;
+
+	get_typlenbyvalalign(c->type, &len, &byval, &align);
+	return PointerGetDatum(construct_md_array(c->values, c->nulls, 1, &dim, &lower, c->type, len,
+	                                          byval, align));
+}
+
+/* Runs a statement whose parameters are all arrays but `extra`, appended. */
+static uint64
+run_columns(StatementId id, const Column *columns, int ncolumns, Datum extra)
+{
+	Datum values[MAX_ARGS];
+
+	for (int i = 0; i < ncolumns; i++)
+		values[i] = column_array(&columns[i]);
+	if (statements[id].nargs > ncolumns)
+		values[ncolumns] = extra;
+	return run(id, values, NULL);
+}
+
+static Datum
+text_array(char **texts, int n)
+{
+	Datum *values = palloc(sizeof(Datum) * Max(n, 1));
+
+	for (int i = 0; i < n; i++)
+		values[i] = CStringGetTextDatum(texts[i]);
+	return PointerGetDatum(construct_array(values, n, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+/* ----------------------------------------------------------------- results */
+
+static void *
+in_caller(size_t size)
+{
+	return MemoryContextAllocZero(caller, Max(size, 1));
+}
+
+static Datum
+field(uint64 row, int column, bool *null)
+{
+	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, null);
+}
+
+static char *
+text_in_caller(Datum datum)
+{
+	text *packed = DatumGetTextPP(datum);
+	int   len = VARSIZE_ANY_EXHDR(packed);
+	char *copy = MemoryContextAlloc(caller, len + 1);
+
+	memcpy(copy, VARDATA_ANY(packed), len);
+	copy[len] = '\0';
+	return copy;
+}
+
+static char *
+field_text(uint64 row, int column)
+{
+	bool  null;
+	Datum value = field(row, column, &null);
+
+	return null ? NULL : text_in_caller(value);
+}
+
+/* For a moment: points into the SPI result. */
+static void
+field_name(uint64 row, int column, char *buffer, size_t size)
+{
+	bool  null;
+	Datum value = field(row, column, &null);
+
+	buffer[0] = '\0';
+	if (!null)
+		text_to_cstring_buffer(DatumGetTextPP(value), buffer, size);
+}
+
+static int
+field_int(uint64 row, int column)
+{
+	bool  null;
+	Datum value = field(row, column, &null);
+
+	return null ? 0 : DatumGetInt32(value);
+}
+
+static int64
+field_bigint(uint64 row, int column)
+{
+	bool  null;
+	Datum value = field(row, column, &null);
+
+	return null ? 0 : DatumGetInt64(value);
+}
+
+static bool
+field_bool(uint64 row, int column)
+{
+	bool  null;
+	Datum value = field(row, column, &null);
+
+	return !null && DatumGetBool(value);
+}
+
+static TimestampTz
+field_time(uint64 row, int column)
+{
+	bool  null;
+	Datum value = field(row, column, &null);
+
+	return null ? OPL_NEVER : DatumGetTimestampTz(value);
+}
+
+/* A varlena of any kind, detoasted; NULL when it is. */
+static void *
+field_varlena(uint64 row, int column)
+{
+	bool          null;
+	Datum         value = field(row, column, &null);
+	MemoryContext old;
+	void         *copy = NULL;
+
+	if (null)
+		return NULL;
+	old = MemoryContextSwitchTo(caller);
+	copy = PG_DETOAST_DATUM_COPY(value);
+	MemoryContextSwitchTo(old);
+	return copy;
+}
+
+static char **
+field_texts(uint64 row, int column, int *count)
+{
+	bool   null;
+	Datum  value = field(row, column, &null);
+	Datum *elements;
+	char **texts;
+
+	*count = 0;
+	if (null)
+		return NULL;
+	deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &elements, NULL,
+	                  count);
+	texts = in_caller(sizeof(char *) * *count);
+	for (int i = 0; i < *count; i++)
+		texts[i] = text_in_caller(elements[i]);
+	return texts;
+}
+
+static OplState
+field_state(uint64 row, int column)
+{
+	char     name[NAMEDATALEN];
+	OplState state;
+
+	field_name(row, column, name, sizeof(name));
+	if (!opl_state_parse(name, &state))
+		elog(ERROR, "unknown state \"%s\"", name);
+	return state;
+}
+
+static OplSeal
+field_seal(uint64 row, int column)
+{
+	char    name[NAMEDATALEN];
+	OplSeal seal;
+
+	field_name(row, column, name, sizeof(name));
+	opl_seal_parse(name, &seal);
+	return seal;
+}
+
+static OplStep
+field_step(uint64 row, int column)
+{
+	char    name[NAMEDATALEN];
+	OplStep step;
+
+	field_name(row, column, name, sizeof(name));
+	opl_step_parse(name, &step);
+	return step;
+}
+
+/* The columns of OPERATION_COLUMNS. */
+static void
+read_operation(uint64 row, LedgerOperation *out)
+{
+	bool null;
+
+	out->op_id = field_text(row, 1);
+	out->action = field_text(row, 2);
+	out->provider = field_text(row, 3);
+	out->op.state = field_state(row, 4);
+	out->op.tainted = field_bool(row, 5);
+	out->op.sealed = field_seal(row, 6);
+	out->op.contradiction = field_bool(row, 7);
+	out->op.adopted = field_bool(row, 8);
+	out->op.generation = field_int(row, 9);
+	out->op.attempts = field_int(row, 10);
+	out->op.tries = field_int(row, 11);
+	out->op.trying_since = field_time(row, 12);
+	out->op.first_sent_at = field_time(row, 13);
+	out->op.last_sent_at = field_time(row, 14);
+	out->op.not_after = OPL_NEVER;
+	out->external_id = field_text(row, 15);
+	out->failed_ids = field_texts(row, 16, &out->nfailed);
+	out->reason = field_text(row, 17);
+	out->args_hash = field_varlena(row, 18);
+	out->created_at = field_time(row, 19);
+	out->xmin = DatumGetTransactionId(field(row, 20, &null));
+}
+
+static LedgerOperation *
+read_operations(int *count)
+{
+	LedgerOperation *operations = in_caller(sizeof(LedgerOperation) * SPI_processed);
+
+	*count = (int) SPI_processed;
+	for (int i = 0; i < *count; i++)
+		read_operation(i, &operations[i]);
+	done();
+	return operations;
+}
+
+static char **
+read_texts(int *count)
+{
+	char **texts = in_caller(sizeof(char *) * SPI_processed);
+
+	*count = (int) SPI_processed;
+	for (int i = 0; i < *count; i++)
+		texts[i] = field_text(i, 1);
+	done();
+	return texts;
+}
+
+static TimestampTz
+read_time(uint64 rows)
+{
+	TimestampTz at = rows > 0 ? field_time(0, 1) : OPL_NEVER;
+
+	done();
+	return at;
+}
+
+/* ----------------------------------------------------------- configuration */
+
+bool
+ledger_action(const char *action, char **provider, int64 *version)
+{
+	Datum values[] = {CStringGetTextDatum(action)};
+	bool  exists = run(STMT_ACTION, values, NULL) > 0;
+
+	if (exists)
+	{
+		*provider = field_text(0, 1);
+		*version = field_bigint(0, 2);
+	}
+	done();
+	return exists;
+}
+
+Jsonb *
+ledger_spec(const char *action)
+{
+	Datum  values[] = {CStringGetTextDatum(action)};
+	Jsonb *spec = NULL;
+
+	if (run(STMT_SPEC, values, NULL) > 0)
+		spec = field_varlena(0, 1);
+	done();
+	return spec;
+}
+
+char **
+ledger_actions(int *count)
+{
+	run(STMT_ACTIONS, NULL, NULL);
+	return read_texts(count);
+}
+
+LedgerProvider *
+ledger_providers(int *count)
+{
+	LedgerProvider *providers;
+
+	*count = (int) run(STMT_PROVIDERS, NULL, NULL);
+	providers = in_caller(sizeof(LedgerProvider) * *count);
+	for (int i = 0; i < *count; i++)
+	{
+		providers[i].name = field_text(i, 1);
+		providers[i].paused = field_bool(i, 2);
+		providers[i].concurrency = field_int(i, 3);
+	}
+	done();
+	return providers;
+}
+
+HomeRow *
+ledger_homes(int *count)
+{
+	HomeRow *homes;
+	bool     null;
+
+	*count = (int) run(STMT_HOMES, NULL, NULL);
+	homes = in_caller(sizeof(HomeRow) * *count);
+	for (int i = 0; i < *count; i++)
+	{
+		homes[i].system_identifier = (uint64) field_bigint(i, 1);
+		homes[i].database = DatumGetObjectId(field(i, 2, &null));
+		homes[i].extension = DatumGetObjectId(field(i, 3, &null));
+		homes[i].timeline = (uint32) field_int(i, 4);
+		homes[i].control_inode = field_bigint(i, 5);
+		homes[i].retired = field_bool(i, 6);
+	}
+	done();
+	return homes;
+}
+
+/* ---------------------------------------------------------------- sessions */
+
+bool
+ledger_insert(const LedgerBirth *b)
+{
+	const char *step = opl_step_name(b->born.step);
+	const char *optional[] = {b->run_id, b->lane, b->key, b->step, b->tool_call_id, b->dedupe_key,
+	                          b->traceparent, step};
+	static const int at[] = {5, 6, 10, 15, 16, 17, 18, 22};
+	Datum values[24] = {0};
+	char  nulls[24];
+
+	memset(nulls, ' ', sizeof(nulls));
+	for (int i = 0; i < lengthof(at); i++)
+	{
+		if (optional[i])
+			values[at[i]] = CStringGetTextDatum(optional[i]);
+		else
+			nulls[at[i]] = 'n';
+	}
+	values[0] = CStringGetTextDatum(b->op_id);
+	values[1] = CStringGetTextDatum(b->action);
+	values[2] = CStringGetTextDatum(b->provider);
+	values[3] = CStringGetTextDatum(opl_state_name(b->born.after.state));
+	values[4] = bytes_datum((const char *) b->args_hash, 32);
+	values[7] = CStringGetTextDatum(b->submitted_by);
+	values[8] = TimestampTzGetDatum(GetCurrentTimestamp());
+	values[9] = JsonbPGetDatum(b->args);
+	values[11] = CStringGetTextDatum(b->method);
+	values[12] = CStringGetTextDatum(b->url);
+	values[13] = text_array(b->headers, b->nheaders);
+	if (b->body)
+		values[14] = bytes_datum(b->body, b->body_len);
+	nulls[14] = b->body ? ' ' : 'n';
+	values[19] = b->not_before;
+	nulls[19] = b->no_not_before ? 'n' : ' ';
+	values[20] = b->not_after;
+	nulls[20] = b->no_not_after ? 'n' : ' ';
+	values[21] = b->cost;
+	nulls[21] = b->no_cost ? 'n' : ' ';
+	values[23] = TimestampTzGetDatum(b->born.due_at);
+	nulls[23] = step ? ' ' : 'n';
+	return run(STMT_BIRTH, values, nulls) > 0;
+}
+
+static LedgerOperation *
+read_one(StatementId id, const char *op_id, bool snapshot_of_caller)
+{
+	Datum            values[] = {CStringGetTextDatum(op_id)};
+	LedgerOperation *operation;
+	int              count;
+
+	run_as(id, values, NULL, snapshot_of_caller);
+	operation = read_operations(&count);
+	return count > 0 ? operation : NULL;
+}
+
+LedgerOperation *
+ledger_read(const char *op_id, bool snapshot_of_caller)
+{
+	return read_one(STMT_READ, op_id, snapshot_of_caller);
+}
+
+LedgerOperation *
+ledger_lock(const char *op_id)
+{
+	return read_one(STMT_LOCK, op_id, false);
+}
+
+TimestampTz
+ledger_due_at(const char *op_id, bool snapshot_of_caller)
+{
+	Datum values[] = {CStringGetTextDatum(op_id)};
+
+	return read_time(run_as(STMT_DUE_AT, values, NULL, snapshot_of_caller));
+}
+
+void
+ledger_nudge(const char *op_id)
+{
+	Datum values[] = {CStringGetTextDatum(op_id), TimestampTzGetDatum(GetCurrentTimestamp())};
+
+	run(STMT_NUDGE, values, NULL);
+}
+
+void
+ledger_off_agenda(const char *op_id)
+{
+	char *ids[] = {(char *) op_id};
+	Datum values[] = {text_array(ids, 1)};
+
+	run(STMT_OFF_AGENDA, values, NULL);
+}
+
+void
+ledger_event(const char *op_id, const char *actor, const char *event, const char *note)
+{
+	Datum values[] = {CStringGetTextDatum(op_id), CStringGetTextDatum(actor),
+	                  CStringGetTextDatum(event), note ? CStringGetTextDatum(note) : (Datum) 0};
+	char  nulls[] = {' ', ' ', ' ', note ? ' ' : 'n'};
+
+	run(STMT_EVENT, values, nulls);
+}
+
+/* -------------------------------------------------------------- the worker */
+
+int64
+ledger_new_epoch(void)
+{
+	int64 epoch;
+
+	run(STMT_EPOCH, NULL, NULL);
+	epoch = field_bigint(0, 1);
+	done();
+	return epoch;
+}
+
+void
+ledger_recover(int64 epoch, TimestampTz now)
+{
+	Datum values[] = {Int64GetDatum(epoch), TimestampTzGetDatum(now)};
+
+	run(STMT_RECOVER, values, NULL);
+}
+
+LedgerDue *
+ledger_take_due(const LedgerPlaces *places, int nplaces, char **avoided, int navoided,
+                TimestampTz now, int *count)
+{
+	Column     columns[3];
+	Datum      values[5];
+	LedgerDue *due;
+
+	columns_init(columns, 3, STMT_TAKE_DUE, nplaces);
+	for (int i = 0; i < nplaces; i++)
+	{
+		put_text(&columns[0], places[i].provider);
+		put_text(&columns[1], opl_step_name(places[i].step));
+		put_int(&columns[2], places[i].places);
+	}
+	for (int i = 0; i < 3; i++)
+		values[i] = column_array(&columns[i]);
+	values[3] = TimestampTzGetDatum(now);
+	values[4] = text_array(avoided, navoided);
+	*count = (int) run(STMT_TAKE_DUE, values, NULL);
+	due = in_caller(sizeof(LedgerDue) * *count);
+	for (int i = 0; i < *count; i++)
+	{
+		due[i].op_id = field_text(i, 1);
+		due[i].provider = field_text(i, 2);
+		due[i].step = field_step(i, 3);
+	}
+	done();
+	return due;
+}
+
+TimestampTz
+ledger_next_due(const LedgerPlaces *places, int nplaces, TimestampTz now)
+{
+	Column columns[2];
+
+	columns_init(columns, 2, STMT_NEXT_DUE, nplaces);
+	for (int i = 0; i < nplaces; i++)
+	{
+		put_text(&columns[0], places[i].provider);
+		put_text(&columns[1], opl_step_name(places[i].step));
+	}
+	return read_time(run_columns(STMT_NEXT_DUE, columns, 2, TimestampTzGetDatum(now)));
+}
+
+LedgerOperation *
+ledger_lock_operations(char **op_ids, int n, int *count)
+{
+	Datum values[] = {text_array(op_ids, n)};
+
+	run(STMT_LOCK_OPERATIONS, values, NULL);
+	return read_operations(count);
+}
+
+char **
+ledger_lock_due(char **op_ids, int n, int *count)
+{
+	Datum values[] = {text_array(op_ids, n)};
+
+	run(STMT_LOCK_DUE, values, NULL);
+	return read_texts(count);
+}
+
+char **
+ledger_have_due(char **op_ids, int n, int *count)
+{
+	Datum values[] = {text_array(op_ids, n)};
+
+	run(STMT_HAVE_DUE, values, NULL);
+	return read_texts(count);
+}
+
+static void
+read_request(uint64 row, LedgerRequest *out)
+{
+	bytea *body;
+
+	out->op_id = field_text(row, 1);
+	out->generation = field_int(row, 2);
+	out->args = field_varlena(row, 3);
+	out->method = field_text(row, 4);
+	out->url = field_text(row, 5);
+	out->headers = field_texts(row, 6, &out->nheaders);
+	body = field_varlena(row, 7);
+	out->body = body ? VARDATA(body) : NULL;
+	out->body_len = body ? VARSIZE(body) - VARHDRSZ : 0;
+	out->not_after = field_time(row, 8);
+}
+
+LedgerRequest *
+ledger_requests(char **op_ids, const int *generations, int n, int *count)
+{
+	Column         columns[2];
+	LedgerRequest *requests;
+
+	columns_init(columns, 2, STMT_REQUESTS, n);
+	for (int i = 0; i < n; i++)
+	{
+		put_text(&columns[0], op_ids[i]);
+		put_int(&columns[1], generations[i]);
+	}
+	*count = (int) run_columns(STMT_REQUESTS, columns, 2, (Datum) 0);
+	requests = in_caller(sizeof(LedgerRequest) * *count);
+	for (int i = 0; i < *count; i++)
+		read_request(i, &requests[i]);
+	done();
+	return requests;
+}
+
+static void
+put_change(Column *c, const LedgerChange *change, TimestampTz now)
+{
+	const OplOperation *after = &change->decision.after;
+	bool                sealed = after->sealed != OPL_SEAL_NONE;
+
+	put_text(&c[0], change->op_id);
+	put_text(&c[1], opl_state_name(after->state));
+	put_bool(&c[2], after->tainted);
+	put_text(&c[3], sealed ? opl_seal_name(after->sealed) : NULL);
+	put_bool(&c[4], after->contradiction);
+	put_int(&c[5], after->attempts);
+	put_int(&c[6], after->tries);
+	put_time(&c[7], after->trying_since);
+	put_time(&c[8], after->first_sent_at);
+	put_time(&c[9], after->last_sent_at);
+	put_time(&c[10], opl_state_ended(after->state) ? now : OPL_NEVER);
+	put_text(&c[11], change->reason);
+	put_text(&c[12], change->external_id);
+	put_text(&c[13], change->failed_id);
+}
+
+void
+ledger_save(const LedgerChange *changes, int n, TimestampTz now)
+{
+	Column columns[14];
+	uint64 saved;
+
+	columns_init(columns, 14, STMT_SAVE, n);
+	for (int i = 0; i < n; i++)
+		put_change(columns, &changes[i], now);
+	saved = run_columns(STMT_SAVE, columns, 14, (Datum) 0);
+	if (saved != n)
+		elog(ERROR, "saved " UINT64_FORMAT " operations instead of %d", saved, n);
+}
+
+/* What has no next step leaves the agenda. */
+static void
+plan_nothing(const LedgerChange *changes, int n)
+{
+	char **op_ids = palloc(sizeof(char *) * n);
+	int    count = 0;
+	Datum  values[1];
+
+	for (int i = 0; i < n; i++)
+	{
+		if (changes[i].decision.moved && changes[i].decision.step == OPL_STEP_NONE &&
+		    changes[i].has_due)
+			op_ids[count++] = (char *) changes[i].op_id;
+	}
+	if (count == 0)
+		return;
+	values[0] = text_array(op_ids, count);
+	run(STMT_OFF_AGENDA, values, NULL);
+}
+
+static void
+plan_update(const LedgerChange *changes, int n, int64 epoch)
+{
+	Column c[4];
+
+	columns_init(c, 4, STMT_PLAN_UPDATE, n);
+	for (int i = 0; i < n; i++)
+	{
+		if (!changes[i].decision.moved || changes[i].decision.step == OPL_STEP_NONE ||
+		    !changes[i].has_due)
+			continue;
+		put_text(&c[0], changes[i].op_id);
+		put_text(&c[1], opl_step_name(changes[i].decision.step));
+		put_time(&c[2], changes[i].decision.due_at);
+		put_bigint(&c[3], epoch, !changes[i].claimed);
+	}
+	if (c[0].n > 0)
+		run_columns(STMT_PLAN_UPDATE, c, 4, (Datum) 0);
+}
+
+static void
+plan_insert(const LedgerChange *changes, int n, int64 epoch)
+{
+	Column c[5];
+
+	columns_init(c, 5, STMT_PLAN_INSERT, n);
+	for (int i = 0; i < n; i++)
+	{
+		if (!changes[i].decision.moved || changes[i].decision.step == OPL_STEP_NONE ||
+		    changes[i].has_due)
+			continue;
+		put_text(&c[0], changes[i].op_id);
+		put_text(&c[1], changes[i].provider);
+		put_text(&c[2], opl_step_name(changes[i].decision.step));
+		put_time(&c[3], changes[i].decision.due_at);
+		put_bigint(&c[4], epoch, !changes[i].claimed);
+	}
+	if (c[0].n > 0)
+		run_columns(STMT_PLAN_INSERT, c, 5, (Datum) 0);
+}
+
+void
+ledger_plan(const LedgerChange *changes, int n, int64 epoch)
+{
+	plan_nothing(changes, n);
+	plan_update(changes, n, epoch);
+	plan_insert(changes, n, epoch);
+}
+
+/* What was seen of the exchange; NULLs when its end was not seen. */
+static void
+put_evidence(Column *c, const Evidence *e)
+{
+	bool none = e == NULL;
+
+	put(&c[0], Int32GetDatum(none ? 0 : e->http_status), none || e->http_status == 0);
+	put(&c[1], Int32GetDatum(none ? 0 : e->curl_code), none);
+	put_bigint(&c[2], none ? 0 : e->bytes_sent, none);
+	put_text(&c[3], none || e->peer[0] == '\0' ? NULL : e->peer);
+	put(&c[4], Int32GetDatum(none ? 0 : e->connect_us), none);
+	put(&c[5], Int32GetDatum(none ? 0 : e->first_byte_us), none);
+	put(&c[6], Int32GetDatum(none ? 0 : e->total_us), none);
+	put(&c[7], Int32GetDatum(none ? 0 : e->retry_after), none || e->retry_after == 0);
+}
+
+static void
+put_attempt(Column *c, const LedgerAttempt *a)
+{
+	const Evidence *e = a->evidence;
+
+	put_text(&c[0], a->op_id);
+	put_int(&c[1], a->n);
+	put_text(&c[2], a->kind);
+	put_int(&c[3], a->generation);
+	put_time(&c[4], a->started_at);
+	put_time(&c[5], a->finished_at);
+	put_text(&c[6], a->verdict);
+	put_text(&c[7], a->reason);
+	put_text(&c[8], a->external_id);
+	put_evidence(&c[9], e);
+	put_text(&c[17], a->request_id);
+	put_bytes(&c[18], e ? e->headers : NULL, e ? e->headers_len : 0);
+	put_bytes(&c[19], e ? e->body : NULL, e ? e->body_len : 0);
+	put_text(&c[20], e && e->error[0] ? e->error : NULL);
+}
+
+void
+ledger_record(const LedgerAttempt *attempts, int n)
+{
+	Column columns[21];
+
+	columns_init(columns, 21, STMT_RECORD, n);
+	for (int i = 0; i < n; i++)
+		put_attempt(columns, &attempts[i]);
+	run_columns(STMT_RECORD, columns, 21, (Datum) 0);
+}
+
+bool
+ledger_pause(const char *provider, const char *note)
+{
+	Datum values[] = {CStringGetTextDatum(provider), TimestampTzGetDatum(GetCurrentTimestamp()),
+	                  CStringGetTextDatum(note)};
+
+	return run(STMT_PAUSE, values, NULL) > 0;
+}
+
+char **
+ledger_take_nudges(int *count)
+{
+	run(STMT_TAKE_NUDGES, NULL, NULL);
+	return read_texts(count);
+}
+
+TimestampTz
+ledger_last_lookup(const char *op_id)
+{
+	Datum values[] = {CStringGetTextDatum(op_id)};
+
+	return read_time(run(STMT_LAST_LOOKUP, values, NULL));
+}
+
+/* --------------------------------------------------------------- op_execute */
+
+/* Whoever calls the procedure needs no more rights than for op_submit() and
+ * op_status(); names are qualified, since no search_path is pinned here. */
+void
+ledger_begin_nonatomic(Oid schema)
+{
+	caller = CurrentMemoryContext;
+	plans_schema = schema;
+	plans_stale = true;
+	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+}
+
+void
+ledger_commit(void)
+{
+	SPI_commit();
+}
+
+static Datum
+call(const char *format, int nargs, Oid *types, Datum *values, const char *nulls)
+{
+	const char *schema = quote_identifier(get_namespace_name(plans_schema));
+	if (SPI_execute_with_args(psprintf(format, schema), nargs, types, values, nulls, false, 0) < 0 ||
+	    SPI_processed != 1)
+		elog(ERROR, "could not call: %s", SPI_result_code_string(SPI_result));
+	return PointerGetDatum(field_varlena(0, 1));
+}
+
+Datum
+ledger_call_submit(text *op_id, text *action, Jsonb *args)
+{
+	Oid   types[] = {TEXTOID, TEXTOID, JSONBOID};
+	Datum values[] = {PointerGetDatum(op_id), PointerGetDatum(action), PointerGetDatum(args)};
+	char  nulls[] = {op_id ? ' ' : 'n', action ? ' ' : 'n', args ? ' ' : 'n'};
+
+	return call("SELECT %s.op_submit($1, $2, $3)", 3, types, values, nulls);
+}
+
+Datum
+ledger_call_status(text *op_id)
+{
+	Oid   types[] = {TEXTOID};
+	Datum values[] = {PointerGetDatum(op_id)};
+
+	return call("SELECT %s.op_status($1)", 1, types, values, NULL);
+}

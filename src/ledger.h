@@ -1,0 +1,169 @@
+/*
+ * ledger.h - typed calls to the tables of op_ledger; the only file with SPI.
+ *
+ * Every call stands between ledger_begin() and ledger_end(), inside a
+ * transaction. Results are in the memory context that was current at
+ * ledger_begin(). The caller's search_path is pinned to pg_catalog and the
+ * extension's schema, so that a plan that is made anew means the same.
+ */
+#ifndef OPL_LEDGER_H
+#define OPL_LEDGER_H
+
+#include "postgres.h"
+
+#include "decide.h"
+#include "exchange.h"
+#include "home.h"
+#include "utils/array.h"
+#include "utils/jsonb.h"
+
+/* A row of op_operation. */
+typedef struct LedgerOperation
+{
+	char        *op_id;
+	char        *action;
+	char        *provider;
+	OplOperation op; /* not_after is op_request's: the caller fills it in */
+	char        *external_id;
+	int          nfailed;
+	char       **failed_ids;
+	char        *reason;
+	bytea       *args_hash;
+	TimestampTz  created_at;
+	TransactionId xmin; /* wrote this version */
+} LedgerOperation;
+
+/* A row of op_request. */
+typedef struct LedgerRequest
+{
+	char       *op_id;
+	int         generation;
+	Jsonb      *args;
+	char       *method;
+	char       *url;
+	int         nheaders;
+	char      **headers;
+	char       *body; /* NULL: none */
+	size_t      body_len;
+	TimestampTz not_after; /* OPL_NEVER: none */
+} LedgerRequest;
+
+/* A row of op_due that was taken. */
+typedef struct LedgerDue
+{
+	char   *op_id;
+	char   *provider;
+	OplStep step;
+} LedgerDue;
+
+/* What is to be written about one operation. */
+typedef struct LedgerChange
+{
+	const char *op_id;
+	const char *provider;
+	OplDecision decision;
+	const char *external_id; /* NULL: as it is */
+	const char *failed_id;   /* joins failed_ids; NULL: none does */
+	const char *reason;
+	bool        claimed;     /* the agenda's row carries our epoch */
+	bool        has_due;     /* the agenda has a row, and we hold it */
+} LedgerChange;
+
+/* A row of op_attempt. */
+typedef struct LedgerAttempt
+{
+	const char     *op_id;
+	int             n;
+	const char     *kind;
+	int             generation;
+	const char     *verdict;
+	const char     *reason;
+	const char     *external_id;
+	const char     *request_id;
+	const Evidence *evidence; /* NULL: there was no exchange we saw the end of */
+	TimestampTz     started_at;
+	TimestampTz     finished_at;
+} LedgerAttempt;
+
+/* What may be claimed now, for one provider and step. */
+typedef struct LedgerPlaces
+{
+	const char *provider;
+	OplStep     step;
+	int         places;
+} LedgerPlaces;
+
+typedef struct LedgerProvider
+{
+	char *name;
+	bool  paused;
+	int   concurrency; /* sends at once */
+} LedgerProvider;
+
+/* One operation to be born. */
+typedef struct LedgerBirth
+{
+	const char  *op_id;
+	const char  *action;
+	const char  *provider;
+	const char  *submitted_by;
+	const uint8 *args_hash;
+	Jsonb       *args;
+	const char  *run_id, *lane, *step, *tool_call_id, *dedupe_key, *traceparent;
+	Datum        not_before, not_after, cost;
+	bool         no_not_before, no_not_after, no_cost;
+	const char  *key;
+	const char  *method;
+	const char  *url;
+	int          nheaders;
+	char       **headers;
+	const char  *body;
+	size_t       body_len;
+	OplDecision  born;
+} LedgerBirth;
+
+extern void ledger_begin(Oid schema);
+extern void ledger_end(void);
+
+/* ---- op_execute: as the caller, with transactions of its own. Receipts are
+ * in the memory context that was current at the begin. */
+extern void  ledger_begin_nonatomic(Oid schema);
+extern void  ledger_commit(void);
+extern Datum ledger_call_submit(text *op_id, text *action, Jsonb *args);
+extern Datum ledger_call_status(text *op_id);
+
+/* ---- configuration */
+extern bool   ledger_action(const char *action, char **provider, int64 *version);
+extern Jsonb *ledger_spec(const char *action);
+extern char **ledger_actions(int *count);
+extern LedgerProvider *ledger_providers(int *count);
+
+/* ---- sessions */
+extern bool ledger_insert(const LedgerBirth *birth); /* false: the id exists */
+extern LedgerOperation *ledger_read(const char *op_id, bool snapshot_of_caller);
+extern LedgerOperation *ledger_lock(const char *op_id); /* waits for the row */
+extern TimestampTz ledger_due_at(const char *op_id, bool snapshot_of_caller); /* OPL_NEVER: none */
+extern void ledger_nudge(const char *op_id);
+extern void ledger_off_agenda(const char *op_id);
+extern void ledger_event(const char *op_id, const char *actor, const char *event, const char *note);
+
+/* ---- the worker: never waits for a session */
+extern int64 ledger_new_epoch(void);
+extern void  ledger_recover(int64 epoch, TimestampTz now);
+extern HomeRow *ledger_homes(int *count);
+/* Due rows, at most as many as there are places, but none of `avoided`. */
+extern LedgerDue *ledger_take_due(const LedgerPlaces *places, int nplaces, char **avoided,
+                                  int navoided, TimestampTz now, int *count);
+extern TimestampTz ledger_next_due(const LedgerPlaces *places, int nplaces, TimestampTz now);
+extern LedgerOperation *ledger_lock_operations(char **op_ids, int n, int *count);
+extern char **ledger_lock_due(char **op_ids, int n, int *count);
+extern char **ledger_have_due(char **op_ids, int n, int *count);
+extern LedgerRequest *ledger_requests(char **op_ids, const int *generations, int n, int *count);
+extern void ledger_save(const LedgerChange *changes, int n, TimestampTz now);
+extern void ledger_plan(const LedgerChange *changes, int n, int64 epoch);
+extern void ledger_record(const LedgerAttempt *attempts, int n);
+extern bool ledger_pause(const char *provider, const char *note);
+extern char **ledger_take_nudges(int *count);
+extern TimestampTz ledger_last_lookup(const char *op_id); /* OPL_NEVER: none */
+
+#endif

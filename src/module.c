@@ -1,0 +1,43 @@
+/*
+ * module.c - what happens when the library is loaded.
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_database.h"
+#include "fmgr.h"
+#include "guc.h"
+#include "launcher.h"
+#include "miscadmin.h"
+#include "wake.h"
+
+OPL_MODULE_MAGIC;
+
+extern PGDLLEXPORT void _PG_init(void);
+
+static object_access_hook_type prev_object_access = NULL;
+
+/* DROP DATABASE waits for our worker to leave: tell it at once. */
+static void
+on_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
+{
+	if (prev_object_access)
+		prev_object_access(access, classId, objectId, subId, arg);
+	if (access == OAT_DROP && classId == DatabaseRelationId)
+		wake_yield(objectId);
+}
+
+/* Loaded later than at the server's start, settings and shared memory are not to
+ * be had: op_submit() then records, and says that nobody sends. */
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	guc_define();
+	wake_init();
+	launcher_register();
+	prev_object_access = object_access_hook;
+	object_access_hook = on_object_access;
+}

@@ -1,0 +1,104 @@
+/*
+ * pace.c - free places per provider.
+ */
+#include "postgres.h"
+
+#include "pace.h"
+
+#include "utils/hsearch.h"
+#include "utils/timestamp.h"
+
+#define NAME_SIZE 64
+
+/* All providers together: file descriptors, and curl's caches, have an end. */
+#define TOTAL_MAX 512
+
+typedef struct Pace
+{
+	char      name[NAME_SIZE];
+	int       concurrency;
+	bool      paused;
+	int       sending;
+	int       looking;
+	OplMoment held_until;
+} Pace;
+
+static HTAB *paces = NULL;
+static int   total = 0;
+
+static Pace *
+pace_of(const char *name)
+{
+	HASHCTL how = {.keysize = NAME_SIZE, .entrysize = sizeof(Pace)};
+	bool    found;
+	Pace   *pace;
+
+	if (!paces)
+		paces = hash_create("op_ledger pace", 32, &how, HASH_ELEM | HASH_STRINGS);
+	pace = hash_search(paces, name, HASH_ENTER, &found);
+	if (!found)
+	{
+		memset((char *) pace + NAME_SIZE, 0, sizeof(Pace) - NAME_SIZE);
+		pace->held_until = OPL_NEVER;
+	}
+	return pace;
+}
+
+void
+pace_provider(const char *name, int concurrency, bool paused)
+{
+	Pace *pace = pace_of(name);
+
+	pace->concurrency = Max(concurrency, 1);
+	pace->paused = paused;
+}
+
+/* A paused provider is still asked what became of things, but slowly. */
+static int
+lookup_places(const Pace *pace)
+{
+	return pace->paused ? 1 : Max(1, pace->concurrency / 4);
+}
+
+int
+pace_free(const char *name, OplStep step)
+{
+	Pace *pace = pace_of(name);
+	int   places;
+
+	if (step == OPL_STEP_LOOKUP)
+		places = lookup_places(pace) - pace->looking;
+	else if (pace->paused || GetCurrentTimestamp() < pace->held_until)
+		places = 0;
+	else
+		places = pace->concurrency - pace->sending;
+	return Max(0, Min(places, TOTAL_MAX - total));
+}
+
+static int *
+counter(Pace *pace, OplStep step)
+{
+	return step == OPL_STEP_LOOKUP ? &pace->looking : &pace->sending;
+}
+
+void
+pace_take(const char *name, OplStep step)
+{
+	(*counter(pace_of(name), step))++;
+	total++;
+}
+
+void
+pace_give(const char *name, OplStep step)
+{
+	(*counter(pace_of(name), step))--;
+	total--;
+}
+
+void
+pace_hold(const char *name, OplMoment until)
+{
+	Pace *pace = pace_of(name);
+
+	pace->held_until = Max(pace->held_until, until);
+}

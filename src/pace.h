@@ -1,0 +1,25 @@
+/*
+ * pace.h - what may go on the wire now, per provider.
+ *
+ * Rate and breaker will answer here too: a place is free when all agree.
+ */
+#ifndef OPL_PACE_H
+#define OPL_PACE_H
+
+#include "postgres.h"
+
+#include "decide.h"
+
+/* What the configuration says now. */
+extern void pace_provider(const char *name, int concurrency, bool paused);
+
+/* Free places. Lookups have places of their own, so that neither starves the other. */
+extern int pace_free(const char *name, OplStep step);
+
+extern void pace_take(const char *name, OplStep step);
+extern void pace_give(const char *name, OplStep step);
+
+/* The provider asked us to come back later: no sends until then. */
+extern void pace_hold(const char *name, OplMoment until);
+
+#endif

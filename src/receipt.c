@@ -1,0 +1,79 @@
+/*
+ * receipt.c - an operation as callers see it.
+ *
+ * A message says what is known and what to do; it never calls an unknown outcome
+ * failed, and never asks for another try.
+ */
+#include "postgres.h"
+
+#include "receipt.h"
+
+#include "access/htup_details.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+static const char *const messages[OPL_STATE_COUNT] = {
+	[OPL_HELD] = "recorded; waits for an approval",
+	[OPL_PENDING] = "recorded, not executed yet; it is sent after the commit",
+	[OPL_SUBMITTED] = "sent; the answer is awaited",
+	[OPL_UNKNOWN] = "it may have happened; the provider is being asked. Do not do it again",
+	[OPL_ACCEPTED] = "the provider has it, and has not finished. Do not do it again",
+	[OPL_REVIEW] = "it may have happened; a person must find out. Do not do it again",
+	[OPL_CONFIRMED] = "it happened, once",
+	[OPL_FAILED] = "it did not happen, and will not",
+	[OPL_CANCELLED] = "withdrawn before anything was sent",
+};
+
+static bool
+was_rejected(const LedgerOperation *operation)
+{
+	return operation->reason && (strncmp(operation->reason, "rejected", 8) == 0 ||
+	                             strcmp(operation->reason, "refused") == 0);
+}
+
+/* A new operation for the same purpose is safe: nothing happened, nothing will. */
+static bool
+may_call_again(OplState state)
+{
+	return opl_state_ended(state) && strcmp(opl_state_effect(state), "none") == 0;
+}
+
+static int
+seconds_until(TimestampTz moment)
+{
+	int64 left = moment - GetCurrentTimestamp();
+
+	return left <= 0 ? 1 : (int) Min((left + 999999) / 1000000, PG_INT32_MAX);
+}
+
+Datum
+receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation, bool is_new,
+              TimestampTz due_at, const char *message)
+{
+	OplState  state = operation->op.state;
+	TupleDesc descriptor;
+	Datum     values[10];
+	bool      nulls[10] = {0};
+	bool      waits = !opl_state_ended(state) && due_at != OPL_NEVER && !TIMESTAMP_NOT_FINITE(due_at);
+
+	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "op_receipt was expected as result type");
+	values[0] = CStringGetTextDatum(operation->op_id);
+	values[1] = CStringGetTextDatum(opl_state_name(state));
+	values[2] = CStringGetTextDatum(opl_state_effect(state));
+	values[3] = BoolGetDatum(is_new);
+	nulls[4] = operation->external_id == NULL;
+	if (operation->external_id)
+		values[4] = CStringGetTextDatum(operation->external_id);
+	values[5] = CStringGetTextDatum(opl_state_next_action(state, was_rejected(operation)));
+	values[6] = BoolGetDatum(may_call_again(state));
+	nulls[7] = !waits;
+	if (waits)
+		values[7] = Int32GetDatum(seconds_until(due_at));
+	nulls[8] = operation->reason == NULL;
+	if (operation->reason)
+		values[8] = CStringGetTextDatum(operation->reason);
+	values[9] = CStringGetTextDatum(message ? message : messages[state]);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
+}

@@ -1,0 +1,18 @@
+/*
+ * receipt.h - an operation as callers see it: op_receipt.
+ */
+#ifndef OPL_RECEIPT_H
+#define OPL_RECEIPT_H
+
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "fmgr.h"
+#include "ledger.h"
+
+/* A Datum of op_receipt, for a function that returns it. `due_at` is the next
+ * step's moment or OPL_NEVER; `message` NULL: what is said of the state. */
+extern Datum receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation, bool is_new,
+                           TimestampTz due_at, const char *message);
+
+#endif

@@ -1,0 +1,272 @@
+/*
+ * scan.c - text of a spec into values, without an error; jsonpaths on any JSON.
+ *
+ * Invariants:
+ *
+ *  1. What a text says never raises: the caller knows which field it is and
+ *     words the error.
+ *  2. A path that got through scan_path() never raises when it runs, whatever
+ *     it runs on: no variables and no methods of date and time, which throw
+ *     even when silent; everything else is silent and answers nothing.
+ *  3. Of a condition only `true` counts.
+ */
+#include "postgres.h"
+
+#include "scan.h"
+
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+
+/* No duration in a spec is longer than a century. */
+#define LONGEST_DAYS 36525
+
+/* ------------------------------------------------------- input, no error */
+
+/* Is this the fault of the text, or did something else end the call? */
+static bool
+fault_of_text(int sqlerrcode)
+{
+	int category = ERRCODE_TO_CATEGORY(sqlerrcode);
+
+	return category == ERRCODE_TO_CATEGORY(ERRCODE_DATA_EXCEPTION) ||
+	       category == ERRCODE_TO_CATEGORY(ERRCODE_SYNTAX_ERROR) ||
+	       category == ERRCODE_TO_CATEGORY(ERRCODE_PROGRAM_LIMIT_EXCEEDED) ||
+	       category == ERRCODE_TO_CATEGORY(ERRCODE_FEATURE_NOT_SUPPORTED);
+}
+
+/* Input functions hold nothing but memory, so their error may be caught
+ * without a subtransaction. */
+static bool
+input(PGFunction function, const char *text, Datum *result, char **fault)
+{
+	MemoryContext  context = CurrentMemoryContext;
+	volatile bool  good = false;
+	volatile Datum value = (Datum) 0;
+
+	PG_TRY();
+	{
+		value = DirectFunctionCall3(function, CStringGetDatum(text),
+		                            ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
+		good = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		if (!fault_of_text(error->sqlerrcode))
+			PG_RE_THROW();
+		FlushErrorState();
+		*fault = error->message;
+	}
+	PG_END_TRY();
+	*result = value;
+	return good;
+}
+
+bool
+scan_duration(const char *text, int64 *microseconds, char **fault)
+{
+	Datum     datum;
+	Interval *interval;
+
+	if (!input(interval_in, text, &datum, fault))
+		return false;
+	interval = DatumGetIntervalP(datum);
+	if (interval->month != 0)
+		*fault = "months and years have no fixed length";
+	else if (interval->day < 0 || interval->time < 0)
+		*fault = "it is negative";
+	else if (interval->day > LONGEST_DAYS ||
+	         interval->time > LONGEST_DAYS * USECS_PER_DAY)
+		*fault = "it is longer than a century";
+	else
+	{
+		*microseconds = interval->day * USECS_PER_DAY + interval->time;
+		return true;
+	}
+	return false;
+}
+
+bool
+scan_moment(const char *text, TimestampTz *moment, char **fault)
+{
+	Datum datum;
+
+	if (!input(timestamptz_in, text, &datum, fault))
+		return false;
+	*moment = DatumGetTimestampTz(datum);
+	if (!TIMESTAMP_NOT_FINITE(*moment))
+		return true;
+	*fault = "it is not finite";
+	return false;
+}
+
+/* ----------------------------------------------------------- jsonpaths in */
+
+/* Methods that throw on time zones even when silent; later versions have more
+ * of them than `datetime`. */
+static const char *const timed_methods[] = {
+	"datetime", "date", "time", "time_tz", "timestamp", "timestamp_tz"};
+
+/* A path as PostgreSQL writes it: names in quotes, predicates in parentheses,
+ * and so easy to look through. */
+static char *
+written(JsonPath *path)
+{
+	return DatumGetCString(DirectFunctionCall1(jsonpath_out, PointerGetDatum(path)));
+}
+
+/* The end of a quoted string that begins at `p`. */
+static const char *
+skip_quoted(const char *p)
+{
+	for (p++; *p != '\0' && *p != '"'; p++)
+	{
+		if (*p == '\\' && p[1] != '\0')
+			p++;
+	}
+	return *p == '"' ? p + 1 : p;
+}
+
+/* The next `token` outside quoted strings, or NULL. */
+static const char *
+find_token(const char *p, const char *token)
+{
+	size_t len = strlen(token);
+
+	while (*p != '\0')
+	{
+		if (strncmp(p, token, len) == 0)
+			return p;
+		p = *p == '"' ? skip_quoted(p) : p + 1;
+	}
+	return NULL;
+}
+
+static char *
+forbidden(const char *text, bool condition)
+{
+	if (find_token(text, "$\"") != NULL)
+		return "a variable has no value here";
+	for (int i = 0; i < lengthof(timed_methods); i++)
+	{
+		if (find_token(text, psprintf(".%s(", timed_methods[i])) != NULL)
+			return psprintf("the method .%s() is not available here", timed_methods[i]);
+	}
+	if (condition && strncmp(text, "strict ", 7) == 0)
+		text += 7;
+	if (condition && *text == '$' && find_token(text, "?(") != NULL)
+		return "a filter is neither true nor false: write exists(…) around it";
+	return NULL;
+}
+
+JsonPath *
+scan_path(const char *text, bool condition, char **fault)
+{
+	Datum     datum;
+	JsonPath *path;
+
+	if (pg_mbstrlen(text) > SCAN_PATH_MAX)
+	{
+		*fault = psprintf("it is longer than %d characters", SCAN_PATH_MAX);
+		return NULL;
+	}
+	if (!input(jsonpath_in, text, &datum, fault))
+		return NULL;
+	path = (JsonPath *) DatumGetPointer(datum);
+	*fault = forbidden(written(path), condition);
+	if (*fault != NULL)
+		return NULL;
+	/* What is wrong only when it runs is to show now, not at an answer. */
+	(void) path_all(path, DatumGetJsonbP(DirectFunctionCall1(jsonb_in,
+	                                                         CStringGetDatum("{}"))));
+	return path;
+}
+
+JsonPath *
+scan_path_list(const char *text)
+{
+	char       *fault;
+	JsonPath   *path = scan_path(text, false, &fault);
+	const char *last = NULL;
+	const char *next;
+	char       *all;
+
+	if (path == NULL)
+		return NULL;
+	all = written(path);
+	for (next = find_token(all, "[*]"); next != NULL; next = find_token(next + 3, "[*]"))
+		last = next;
+	if (last == NULL)
+		return NULL;
+	return scan_path(pnstrdup(all, last - all), false, &fault);
+}
+
+/* ------------------------------------------------------- jsonpaths at work */
+
+/* One of jsonb_path_…(json, path, no variables, silent). NULL answers are not
+ * for DirectFunctionCall. */
+static Datum
+run(PGFunction function, JsonPath *path, Jsonb *json, bool *isnull)
+{
+	LOCAL_FCINFO(fcinfo, 4);
+	Datum empty = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
+	Datum result;
+
+	InitFunctionCallInfoData(*fcinfo, NULL, 4, InvalidOid, NULL, NULL);
+	fcinfo->args[0].value = JsonbPGetDatum(json);
+	fcinfo->args[1].value = PointerGetDatum(path);
+	fcinfo->args[2].value = empty;
+	fcinfo->args[3].value = BoolGetDatum(true);
+	for (int i = 0; i < 4; i++)
+		fcinfo->args[i].isnull = false;
+	result = function(fcinfo);
+	*isnull = fcinfo->isnull;
+	return result;
+}
+
+bool
+path_holds(JsonPath *path, Jsonb *json)
+{
+	bool  isnull;
+	Datum result = run(jsonb_path_match, path, json, &isnull);
+
+	return !isnull && DatumGetBool(result);
+}
+
+Jsonb *
+path_first(JsonPath *path, Jsonb *json)
+{
+	bool  isnull;
+	Datum result = run(jsonb_path_query_first, path, json, &isnull);
+
+	return isnull ? NULL : DatumGetJsonbP(result);
+}
+
+Jsonb *
+path_all(JsonPath *path, Jsonb *json)
+{
+	bool isnull;
+
+	return DatumGetJsonbP(run(jsonb_path_query_array, path, json, &isnull));
+}
+
+char *
+path_text(JsonPath *path, Jsonb *json)
+{
+	Jsonb     *found = path_first(path, json);
+	JsonbValue value;
+
+	if (found == NULL || !JsonbExtractScalar(&found->root, &value))
+		return NULL;
+	if (value.type == jbvString && value.val.string.len > 0)
+		return pnstrdup(value.val.string.val, value.val.string.len);
+	if (value.type == jbvNumeric)
+		return DatumGetCString(DirectFunctionCall1(numeric_out,
+		                                           NumericGetDatum(value.val.numeric)));
+	return NULL;
+}
+

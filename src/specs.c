@@ -1,0 +1,508 @@
+/*
+ * specs.c - specs, verdicts and decisions shown to SQL, for tests and for people
+ * who write profiles.
+ *
+ * Thin wrappers: jsonb in, the very functions that the worker uses, a row out.
+ */
+#include "postgres.h"
+
+#include "canon.h"
+#include "classify.h"
+#include "decide.h"
+#include "errors.h"
+#include "fields.h"
+#include "fmgr.h"
+#include "freeze.h"
+#include "funcapi.h"
+#include "profile.h"
+#include "spec.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/timestamp.h"
+
+PG_FUNCTION_INFO_V1(_op_classify);
+PG_FUNCTION_INFO_V1(_op_decide);
+PG_FUNCTION_INFO_V1(_op_merge);
+PG_FUNCTION_INFO_V1(_op_promises);
+PG_FUNCTION_INFO_V1(_op_check_spec);
+PG_FUNCTION_INFO_V1(_op_check_part);
+PG_FUNCTION_INFO_V1(_op_freeze);
+
+/* ------------------------------------------------------------ rows out */
+
+static Datum
+make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	TupleDesc desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+static Datum
+text_or_null(const char *text, bool *isnull)
+{
+	*isnull = text == NULL;
+	return text == NULL ? (Datum) 0 : CStringGetTextDatum(text);
+}
+
+static Datum
+moment_or_null(OplMoment moment, bool *isnull)
+{
+	*isnull = moment == OPL_NEVER;
+	return TimestampTzGetDatum(moment);
+}
+
+/* ---------------------------------------------------------- names of enums */
+
+static const char *const states[] = {
+#define X(id, name, effect, next) name,
+	OPL_STATES(X) NULL
+#undef X
+};
+
+static const char *const seals[] = {
+#define X(id, name) name,
+	OPL_SEALS(X) NULL
+#undef X
+};
+
+static const char *const verdicts[] = {
+#define X(id, name) name,
+	OPL_VERDICTS(X) NULL
+#undef X
+};
+
+static const char *const stores[] = {
+#define X(id, name) name,
+	OPL_STORES(X) NULL
+#undef X
+};
+
+static const char *const kinds[] = {"send", "lookup", "door", "late", NULL};
+static const char *const objects[] = {"none", "same", "other", NULL};
+static const char *const phases[] = {"none", "resolve", "connect", "tls",
+                                     "sent", "head",    "done",    NULL};
+
+/* ---------------------------------------------------------------- decide */
+
+#define OPERATION(member) offsetof(OplOperation, member)
+#define PROMISE(member) offsetof(OplPromises, member)
+#define FINDING(member) offsetof(OplFinding, member)
+
+/* clang-format off */
+static const Field operation_fields[] = {
+	{"state",           read_choice,   FIELD_REQUIRED, OPERATION(state),         0, 0, states},
+	{"sealed",          read_choice,   0,              OPERATION(sealed),        0, 0, seals},
+	{"tainted",         read_boolean,  0,              OPERATION(tainted),       0, 0, NULL},
+	{"contradiction",   read_boolean,  0,              OPERATION(contradiction), 0, 0, NULL},
+	{"adopted",         read_boolean,  0,              OPERATION(adopted),       0, 0, NULL},
+	{"generation",      read_integer,  0,              OPERATION(generation),    0, 0, NULL},
+	{"attempts",        read_integer,  0,              OPERATION(attempts),      0, 0, NULL},
+	{"tries",           read_integer,  0,              OPERATION(tries),         0, 0, NULL},
+	{"trying_since",    read_moment,   0,              OPERATION(trying_since),  0, 0, NULL},
+	{"first_sent_at",   read_moment,   0,              OPERATION(first_sent_at), 0, 0, NULL},
+	{"last_sent_at",    read_moment,   0,              OPERATION(last_sent_at),  0, 0, NULL},
+	{"not_after",       read_moment,   0,              OPERATION(not_after),     0, 0, NULL},
+	{"external_id",     read_text,     0,              FIELD_NOWHERE,            0, 0, NULL},
+	{NULL, NULL, 0, 0, 0, 0, NULL}};
+
+static const Field promise_fields[] = {
+	{"ttl",             read_duration, 0,              PROMISE(ttl),             0, 0, NULL},
+	{"stores",          read_choice,   0,              PROMISE(stores),          0, 0, stores},
+	{"guards",          read_boolean,  0,              PROMISE(guards),          0, 0, NULL},
+	{"margin",          read_duration, 0,              PROMISE(margin),          0, 0, NULL},
+	{"timeout",         read_duration, 0,              PROMISE(timeout),         0, 0, NULL},
+	{"flight",          read_duration, 0,              PROMISE(flight),          0, 0, NULL},
+	{"lag",             read_duration, 0,              PROMISE(lag),             0, 0, NULL},
+	{"recipe",          read_boolean,  0,              PROMISE(recipe),          0, 0, NULL},
+	{"attempts",        read_integer,  0,              PROMISE(attempts),        0, 0, NULL},
+	{"patience",        read_duration, 0,              PROMISE(patience),        0, 0, NULL},
+	{"give_up",         read_duration, 0,              PROMISE(give_up),         0, 0, NULL},
+	{"initial",         read_duration, 0,              PROMISE(initial),         0, 0, NULL},
+	{"base",            read_number,   0,              PROMISE(base),            0, 0, NULL},
+	{"max",             read_duration, 0,              PROMISE(max),             0, 0, NULL},
+	{"jitter",          read_number,   0,              PROMISE(jitter),          0, 1, NULL},
+	{NULL, NULL, 0, 0, 0, 0, NULL}};
+
+static const Field finding_fields[] = {
+	{"verdict",         read_choice,   FIELD_REQUIRED, FINDING(verdict),         0, 0, verdicts},
+	{"kind",            read_choice,   0,              FINDING(kind),            0, 0, kinds},
+	{"keyed",           read_boolean,  0,              FINDING(keyed),           0, 0, NULL},
+	{"started_at",      read_moment,   0,              FINDING(started_at),      0, 0, NULL},
+	{"retry_at",        read_moment,   0,              FINDING(retry_at),        0, 0, NULL},
+	{"object",          read_choice,   0,              FINDING(object),          0, 0, objects},
+	{"object_failed",   read_boolean,  0,              FINDING(object_failed),   0, 0, NULL},
+	{"same_generation", read_boolean,  0,              FINDING(same_generation), 0, 0, NULL},
+	{"dice",            read_number,   0,              FINDING(dice),            0, 1, NULL},
+	{NULL, NULL, 0, 0, 0, 0, NULL}};
+/* clang-format on */
+
+static void
+read_argument(const char *what, const Field *table, Jsonb *json, void *base)
+{
+	Reading reading = {what, table, 0, true};
+
+	fields_read(&reading, json, base);
+}
+
+static OplOperation
+read_operation(Jsonb *json)
+{
+	OplOperation op = {.generation = 1,
+	                   .trying_since = OPL_NEVER,
+	                   .first_sent_at = OPL_NEVER,
+	                   .last_sent_at = OPL_NEVER,
+	                   .not_after = OPL_NEVER};
+
+	read_argument("operation", operation_fields, json, &op);
+	return op;
+}
+
+/* The defaults of an empty spec, but no jitter: a table wants exact moments. */
+static OplPromises
+read_promises(Jsonb *json)
+{
+	Jsonb      *empty = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+	OplPromises promises = spec_read("spec", empty, SPEC_MERGED, false)->promises;
+
+	promises.jitter = 0;
+	read_argument("promises", promise_fields, json, &promises);
+	return promises;
+}
+
+static OplFinding
+read_finding(Jsonb *json, OplMoment now)
+{
+	OplFinding finding = {.started_at = now, .retry_at = OPL_NEVER, .same_generation = true};
+	JsonbValue value;
+
+	read_argument("finding", finding_fields, json, &finding);
+	if (finding.verdict >= OPL_V_FOUND && !json_member(&json->root, "kind", &value))
+		finding.kind = OPL_KIND_LOOKUP;
+	return finding;
+}
+
+/* (operation, promises, finding, now) -> (state, step, due_at, sealed,
+ * contradiction, reason) */
+Datum
+_op_decide(PG_FUNCTION_ARGS)
+{
+	OplMoment    now = PG_GETARG_TIMESTAMPTZ(3);
+	OplOperation op = read_operation(PG_GETARG_JSONB_P(0));
+	OplPromises  promises = read_promises(PG_GETARG_JSONB_P(1));
+	OplFinding   finding = read_finding(PG_GETARG_JSONB_P(2), now);
+	OplDecision  d = opl_decide(&op, &promises, &finding, now);
+	OplSeal      seal = d.after.sealed;
+	Datum        values[6];
+	bool         nulls[6] = {false};
+
+	values[0] = CStringGetTextDatum(opl_state_name(d.after.state));
+	values[1] = text_or_null(opl_step_name(d.step), &nulls[1]);
+	values[2] = moment_or_null(d.due_at, &nulls[2]);
+	values[3] = text_or_null(seal == OPL_SEAL_NONE ? NULL : opl_seal_name(seal), &nulls[3]);
+	values[4] = BoolGetDatum(d.after.contradiction);
+	values[5] = text_or_null(d.reason, &nulls[5]);
+	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
+}
+
+/* -------------------------------------------------------------- promises */
+
+/* Text that read_duration() takes back. */
+static char *
+duration(int64 microseconds)
+{
+	if (microseconds % USECS_PER_SEC == 0)
+		return psprintf(INT64_FORMAT " s", microseconds / USECS_PER_SEC);
+	return psprintf(INT64_FORMAT " us", microseconds);
+}
+
+static void
+push_text(JsonbParseState **state, enum jbvType type, const char *text)
+{
+	JsonbValue value = {.type = type};
+
+	value.val.string.val = pstrdup(text);
+	value.val.string.len = strlen(text);
+	pushJsonbValue(state, WJB_VALUE, &value);
+}
+
+static void
+push_number(JsonbParseState **state, double number)
+{
+	JsonbValue value = {.type = jbvNumeric};
+
+	value.val.numeric =
+		DatumGetNumeric(DirectFunctionCall1(float8_numeric, Float8GetDatum(number)));
+	pushJsonbValue(state, WJB_VALUE, &value);
+}
+
+static void
+push_boolean(JsonbParseState **state, bool truth)
+{
+	JsonbValue value = {.type = jbvBool, .val.boolean = truth};
+
+	pushJsonbValue(state, WJB_VALUE, &value);
+}
+
+/* One promise as its row of the table reads it. */
+static void
+push_promise(JsonbParseState **state, const Field *field, const OplPromises *promises)
+{
+	const char *at = (const char *) promises + field->offset;
+	JsonbValue  key = {.type = jbvString};
+
+	key.val.string.val = pstrdup(field->path);
+	key.val.string.len = strlen(field->path);
+	pushJsonbValue(state, WJB_KEY, &key);
+	if (field->read == read_duration)
+		push_text(state, jbvString, duration(*(const int64 *) at));
+	else if (field->read == read_choice)
+		push_text(state, jbvString, stores[*(const int *) at]);
+	else if (field->read == read_integer)
+		push_number(state, *(const int *) at);
+	else if (field->read == read_number)
+		push_number(state, *(const double *) at);
+	else
+		push_boolean(state, *(const bool *) at);
+}
+
+/* (spec) -> its promises, as _op_decide() takes them */
+Datum
+_op_promises(PG_FUNCTION_ARGS)
+{
+	Spec            *spec = spec_read("spec", PG_GETARG_JSONB_P(0), SPEC_MERGED, false);
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	for (const Field *f = promise_fields; f->path != NULL; f++)
+		push_promise(&state, f, &spec->promises);
+	PG_RETURN_JSONB_P(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
+}
+
+/* -------------------------------------------------------------- classify */
+
+/* Evidence as a test writes it. */
+typedef struct Written
+{
+	Evidence    evidence;
+	int         kind;
+	int         phase; /* -1: not said */
+	char       *op_id;
+	int         generation;
+	char       *body_base64;
+	char       *error;
+	JsonbValue *body;
+	JsonbValue *headers;
+} Written;
+
+#define EVIDENCE(member) offsetof(Written, evidence.member)
+#define WRITTEN(member) offsetof(Written, member)
+
+/* clang-format off */
+static const Field evidence_fields[] = {
+	{"kind",         read_choice,  0, WRITTEN(kind),         0, 0, kinds},
+	{"sent",         read_boolean, 0, EVIDENCE(sent),        0, 0, NULL},
+	{"too_late",     read_boolean, 0, EVIDENCE(too_late),    0, 0, NULL},
+	{"phase",        read_choice,  0, WRITTEN(phase),        0, 0, phases},
+	{"curl_code",    read_integer, 0, EVIDENCE(curl_code),   0, 0, NULL},
+	{"http_status",  read_integer, 0, EVIDENCE(http_status), 0, 0, NULL},
+	{"status",       read_integer, 0, EVIDENCE(http_status), 0, 0, NULL},
+	{"headers",      read_object,  0, WRITTEN(headers),      0, 0, NULL},
+	{"body",         read_any,     0, WRITTEN(body),         0, 0, NULL},
+	{"body_base64",  read_text,    0, WRITTEN(body_base64),  0, 0, NULL},
+	{"cut",          read_boolean, 0, EVIDENCE(cut),         0, 0, NULL},
+	{"error",        read_text,    0, WRITTEN(error),        0, 0, NULL},
+	{"retry_after",  read_integer, 0, EVIDENCE(retry_after), 0, 0, NULL},
+	{"finished_at",  read_moment,  0, EVIDENCE(finished_at), 0, 0, NULL},
+	{"op_id",        read_text,    0, WRITTEN(op_id),        0, 0, NULL},
+	{"generation",   read_integer, 0, WRITTEN(generation),   1, PG_INT32_MAX, NULL},
+	{NULL, NULL, 0, 0, 0, 0, NULL}};
+/* clang-format on */
+
+static void
+set_body(Evidence *e, const char *bytes, size_t len)
+{
+	e->body = memcpy(palloc(len + 1), bytes, len);
+	e->body_len = len;
+}
+
+static void
+write_body(Written *w)
+{
+	Evidence *e = &w->evidence;
+
+	if (w->body_base64 != NULL)
+	{
+		bytea *bytes = DatumGetByteaPP(
+			DirectFunctionCall2(binary_decode, CStringGetTextDatum(w->body_base64),
+		                        CStringGetTextDatum("base64")));
+
+		set_body(e, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+	}
+	else if (w->body != NULL && w->body->type == jbvString)
+		set_body(e, w->body->val.string.val, w->body->val.string.len);
+	else if (w->body != NULL)
+	{
+		char *text = JsonbToCString(NULL, &JsonbValueToJsonb(w->body)->root, 0);
+
+		set_body(e, text, strlen(text));
+	}
+}
+
+/* {"Retry-After": "5"} -> the lines that came over the wire */
+static void
+write_headers(Written *w)
+{
+	StringInfoData lines;
+	JsonbIterator *it;
+	JsonbValue     v;
+	int            token;
+
+	initStringInfo(&lines);
+	appendStringInfo(&lines, "HTTP/1.1 %03d\r\n", w->evidence.http_status);
+	it = w->headers ? JsonbIteratorInit(w->headers->val.binary.data) : NULL;
+	while (it != NULL && (token = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+	{
+		if (token == WJB_KEY)
+			appendStringInfo(&lines, "%.*s: ", v.val.string.len, v.val.string.val);
+		else if (token == WJB_VALUE && v.type == jbvString)
+			appendStringInfo(&lines, "%.*s\r\n", v.val.string.len, v.val.string.val);
+		else if (token == WJB_VALUE)
+			ereport(ERROR, errcode(OPL_ERR_SPEC), errmsg("a header in evidence must be text"));
+	}
+	w->evidence.headers = lines.data;
+	w->evidence.headers_len = lines.len;
+}
+
+static void
+read_evidence(Jsonb *json, Written *w)
+{
+	memset(w, 0, sizeof(*w));
+	w->evidence.sent = true;
+	w->generation = 1;
+	w->phase = -1;
+	read_argument("evidence", evidence_fields, json, w);
+	if (w->phase < 0)
+		w->phase = w->evidence.http_status != 0 ? PHASE_DONE
+		           : w->evidence.sent            ? PHASE_SENT
+		                                         : PHASE_NONE;
+	w->evidence.phase = (Phase) w->phase;
+	write_body(w);
+	write_headers(w);
+}
+
+/* (spec, evidence) -> (verdict, reason, external_id, retry_at, keyed) */
+Datum
+_op_classify(PG_FUNCTION_ARGS)
+{
+	Spec     *spec = spec_read("spec", PG_GETARG_JSONB_P(0), SPEC_MERGED, false);
+	Written   w;
+	Ours      ours;
+	Judgement j;
+	Datum     values[5];
+	bool      nulls[5] = {false};
+
+	read_evidence(PG_GETARG_JSONB_P(1), &w);
+	ours.op_id = w.op_id;
+	ours.generation = w.generation;
+	j = w.kind == OPL_KIND_LOOKUP ? classify_lookup(spec, &ours, &w.evidence)
+	                              : classify_send(spec, &ours, &w.evidence);
+	values[0] = CStringGetTextDatum(opl_verdict_name(j.verdict));
+	values[1] = text_or_null(j.reason, &nulls[1]);
+	values[2] = text_or_null(j.external_id, &nulls[2]);
+	values[3] = moment_or_null(j.retry_at, &nulls[3]);
+	values[4] = BoolGetDatum(j.keyed);
+	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
+}
+
+/* ----------------------------------------------------------------- specs */
+
+/* (under, over) -> merged */
+Datum
+_op_merge(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_JSONB_P(profile_merge(PG_GETARG_JSONB_P(0), PG_GETARG_JSONB_P(1)));
+}
+
+/* (name, merged): raises what is wrong, says what it costs */
+Datum
+_op_check_spec(PG_FUNCTION_ARGS)
+{
+	char     *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	Spec     *spec = profile_parse(name, PG_GETARG_JSONB_P(1));
+	ListCell *cell;
+
+	foreach (cell, profile_notices(spec))
+		ereport(NOTICE, errmsg("action \"%s\": %s", name, (char *) lfirst(cell)));
+	PG_RETURN_VOID();
+}
+
+/* (what, part, provider_level): raises what is wrong */
+Datum
+_op_check_part(PG_FUNCTION_ARGS)
+{
+	profile_check_part(text_to_cstring(PG_GETARG_TEXT_PP(0)), PG_GETARG_JSONB_P(1),
+	                   PG_GETARG_BOOL(2));
+	PG_RETURN_VOID();
+}
+
+static Datum
+text_array(char **texts, int n)
+{
+	Datum *datums = palloc(sizeof(Datum) * Max(n, 1));
+
+	for (int i = 0; i < n; i++)
+		datums[i] = CStringGetTextDatum(texts[i]);
+	return PointerGetDatum(construct_array(datums, n, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+static Datum
+bytes_or_null(const char *bytes, size_t len, bool *isnull)
+{
+	bytea *copy;
+
+	*isnull = bytes == NULL;
+	if (bytes == NULL)
+		return (Datum) 0;
+	copy = palloc(VARHDRSZ + len);
+	SET_VARSIZE(copy, VARHDRSZ + len);
+	memcpy(VARDATA(copy), bytes, len);
+	return PointerGetDatum(copy);
+}
+
+/* (spec, op_id, generation, args, traceparent) -> (key, method, url, headers, body) */
+Datum
+_op_freeze(PG_FUNCTION_ARGS)
+{
+	Spec       *spec;
+	char       *op_id;
+	Jsonb      *args;
+	const char *fault;
+	char       *traceparent = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
+	Frozen      frozen;
+	Datum       values[5];
+	bool        nulls[5] = {false};
+
+	for (int i = 0; i < 4; i++)
+	{
+		if (PG_ARGISNULL(i))
+			PG_RETURN_NULL();
+	}
+	spec = profile_parse("test", PG_GETARG_JSONB_P(0));
+	op_id = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	args = PG_GETARG_JSONB_P(3);
+	fault = canon_op_id_fault(op_id);
+	if (fault != NULL)
+		ereport(ERROR, errcode(OPL_ERR_OP_ID), errmsg("the op id %s", fault));
+	profile_check_args(spec, "test", args);
+	profile_freeze(spec, op_id, PG_GETARG_INT32(2), args, traceparent, &frozen);
+	values[0] = text_or_null(frozen.key, &nulls[0]);
+	values[1] = CStringGetTextDatum(frozen.method);
+	values[2] = CStringGetTextDatum(frozen.url);
+	values[3] = text_array(frozen.headers, frozen.nheaders);
+	values[4] = bytes_or_null(frozen.body, frozen.body_len, &nulls[4]);
+	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
+}

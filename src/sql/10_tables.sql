@@ -1,0 +1,225 @@
+-- One narrow row per operation, for ever. No index but the key, so that changes
+-- of state stay HOT; room on the page for them.
+CREATE TABLE op_operation
+(
+	op_id         text COLLATE "C" PRIMARY KEY,
+	action        text NOT NULL,
+	provider      text NOT NULL,
+	state         text NOT NULL CHECK (state IN ('held', 'pending', 'submitted', 'unknown', 'accepted',
+	                                             'review', 'confirmed', 'failed', 'cancelled')),
+	tainted       boolean NOT NULL DEFAULT false,
+	sealed        text CHECK (sealed IN ('refused', 'evidence', 'seen')),
+	contradiction boolean NOT NULL DEFAULT false,
+	adopted       boolean NOT NULL DEFAULT false,
+	generation    integer NOT NULL DEFAULT 1 CHECK (generation >= 1),
+	attempts      integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+	tries         integer NOT NULL DEFAULT 0 CHECK (tries >= 0),
+	trying_since  timestamptz,
+	first_sent_at timestamptz,
+	last_sent_at  timestamptz,
+	external_id   text,
+	failed_ids    text[],
+	reason        text,
+	args_hash     bytea NOT NULL,
+	run_id        text,
+	lane          text,
+	undoes        text,
+	submitted_by  text NOT NULL,
+	created_at    timestamptz NOT NULL,
+	settled_at    timestamptz
+) WITH (fillfactor = 60);
+
+COMMENT ON TABLE op_operation IS
+	'One row per operation, never deleted: an id is never executed twice.';
+COMMENT ON COLUMN op_operation.tainted IS 'a request of ours may have taken effect';
+COMMENT ON COLUMN op_operation.sealed IS 'this generation is not sent any more: refused, evidence, or seen at the provider';
+COMMENT ON COLUMN op_operation.contradiction IS 'evidence contradicts itself; only a person closes it';
+COMMENT ON COLUMN op_operation.adopted IS 'taken over from another time line; no key guards it any more';
+COMMENT ON COLUMN op_operation.generation IS '1, and one more each time a person reissues a proven non-effect';
+COMMENT ON COLUMN op_operation.attempts IS 'exchanges so far, of all kinds and generations';
+COMMENT ON COLUMN op_operation.tries IS 'sends of this generation that may have taken effect';
+COMMENT ON COLUMN op_operation.trying_since IS 'first claim of this generation';
+COMMENT ON COLUMN op_operation.first_sent_at IS 'the claim from which the window of the key counts';
+COMMENT ON COLUMN op_operation.last_sent_at IS 'the last claim';
+COMMENT ON COLUMN op_operation.external_id IS 'the provider''s name for the result';
+COMMENT ON COLUMN op_operation.failed_ids IS 'objects of this operation that are known to have failed';
+COMMENT ON COLUMN op_operation.args_hash IS 'sha256 of the canonical arguments: the same id means the same thing';
+
+-- The bulk: written once, never changed.
+CREATE TABLE op_request
+(
+	op_id        text COLLATE "C" NOT NULL,
+	generation   integer NOT NULL,
+	args         jsonb NOT NULL,
+	key          text,
+	method       text NOT NULL,
+	url          text NOT NULL,
+	headers      text[] NOT NULL,
+	body         bytea,
+	step         text,
+	tool_call_id text,
+	dedupe_key   text,
+	traceparent  text,
+	not_before   timestamptz,
+	not_after    timestamptz,
+	cost         numeric,
+	PRIMARY KEY (op_id, generation)
+);
+
+COMMENT ON TABLE op_request IS
+	'What is sent, frozen at submit: the same bytes and the same key at every send of a generation.';
+COMMENT ON COLUMN op_request.headers IS '"Name: value" lines as they are sent, without the secret';
+COMMENT ON COLUMN op_request.body IS 'the body''s bytes; NULL: none';
+
+-- The agenda: one small row for every operation that has a next step. It is the
+-- lease as well: a claim moves due_at to the attempt's deadline and writes the
+-- epoch of the worker that has it.
+CREATE TABLE op_due
+(
+	op_id    text COLLATE "C" PRIMARY KEY,
+	provider text COLLATE "C" NOT NULL,
+	step     text NOT NULL CHECK (step IN ('send', 'lookup')),
+	due_at   timestamptz NOT NULL,
+	epoch    bigint
+) WITH (fillfactor = 50, vacuum_truncate = off,
+        autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
+        autovacuum_vacuum_insert_scale_factor = 0.5, autovacuum_analyze_scale_factor = 0.5,
+        autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX op_due_next ON op_due (provider, step, due_at);
+
+COMMENT ON TABLE op_due IS
+	'The agenda: what is to be done next, and when. In no dump: a restored ledger has nothing to do.';
+COMMENT ON COLUMN op_due.epoch IS 'the incarnation of the worker that has it in hand; NULL: nobody';
+
+-- Somebody asked about an operation again; the worker drains it.
+CREATE TABLE op_nudge
+(
+	op_id text COLLATE "C" NOT NULL,
+	at    timestamptz NOT NULL
+) WITH (vacuum_truncate = off);
+
+COMMENT ON TABLE op_nudge IS 'Insert-only: wishes to look an operation up sooner. Rows live for seconds.';
+
+-- Every exchange, with what it showed. Append-only.
+CREATE TABLE op_attempt
+(
+	op_id            text COLLATE "C" NOT NULL,
+	n                integer NOT NULL,
+	kind             text NOT NULL CHECK (kind IN ('send', 'lookup', 'webhook', 'report')),
+	generation       integer NOT NULL,
+	started_at       timestamptz NOT NULL,
+	finished_at      timestamptz NOT NULL,
+	verdict          text NOT NULL,
+	reason           text,
+	external_id      text,
+	http_status      integer,
+	curl_code        integer,
+	bytes_sent       bigint,
+	peer             text,
+	connect_us       integer,
+	first_byte_us    integer,
+	total_us         integer,
+	retry_after      integer,
+	request_id       text,
+	response_headers bytea,
+	response_body    bytea,
+	error            text,
+	PRIMARY KEY (op_id, n)
+);
+
+COMMENT ON TABLE op_attempt IS 'Every exchange with a provider and what it showed; never changed.';
+COMMENT ON COLUMN op_attempt.verdict IS 'what the exchange proves, or lost: the process ended before its answer';
+COMMENT ON COLUMN op_attempt.bytes_sent IS 'bytes of the request that left; 0 is proof that nothing did';
+COMMENT ON COLUMN op_attempt.request_id IS 'the provider''s own id of the request, for its support';
+COMMENT ON COLUMN op_attempt.response_body IS 'bytes as they came, up to the response limit';
+
+-- What people and rules did.
+CREATE TABLE op_event
+(
+	id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	op_id  text COLLATE "C",
+	at     timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+	actor  text NOT NULL,
+	event  text NOT NULL,
+	note   text
+);
+
+CREATE INDEX op_event_op_id ON op_event (op_id);
+
+COMMENT ON TABLE op_event IS 'What people did to operations and providers: who, when, why.';
+
+-- Whom we call, and the kinds of operations there.
+CREATE TABLE op_profile
+(
+	name    text PRIMARY KEY,
+	spec    jsonb NOT NULL,
+	version bigint NOT NULL GENERATED ALWAYS AS (pg_catalog.jsonb_hash_extended(spec, 0)) STORED
+);
+
+COMMENT ON TABLE op_profile IS 'Shipped rules per kind of provider, with their sources; replaced by updates.';
+
+CREATE TABLE op_provider
+(
+	name        text COLLATE "C" PRIMARY KEY,
+	profile     text NOT NULL,
+	base_url    text,
+	secret      text,
+	spec        jsonb NOT NULL DEFAULT '{}',
+	paused      boolean NOT NULL DEFAULT false,
+	paused_at   timestamptz,
+	paused_note text,
+	version     bigint NOT NULL GENERATED ALWAYS AS
+	            (pg_catalog.jsonb_hash_extended(spec, 1)
+	             # pg_catalog.hashtextextended(coalesce(profile, '') || E'\n' || coalesce(base_url, '')
+	                                           || E'\n' || coalesce(secret, ''), 2)) STORED
+);
+
+COMMENT ON TABLE op_provider IS 'Whom we call: address, name of the secret, what differs from the profile.';
+COMMENT ON COLUMN op_provider.secret IS 'where the secret is read when sending: file:NAME or env:NAME; never the secret';
+COMMENT ON COLUMN op_provider.paused IS 'nothing is sent; lookups go on, slowly';
+COMMENT ON COLUMN op_provider.version IS 'changes with the content';
+
+CREATE TABLE op_action
+(
+	name     text COLLATE "C" PRIMARY KEY,
+	provider text COLLATE "C" NOT NULL,
+	template text,
+	spec     jsonb NOT NULL DEFAULT '{}',
+	version  bigint NOT NULL GENERATED ALWAYS AS
+	         (pg_catalog.jsonb_hash_extended(spec, 3)
+	          # pg_catalog.hashtextextended(provider || E'\n' || coalesce(template, ''), 4)) STORED
+);
+
+COMMENT ON TABLE op_action IS 'A kind of operation at a provider: what is sent, and what an answer means.';
+COMMENT ON COLUMN op_action.template IS 'the action of the provider''s profile that this one starts from';
+
+-- Where this ledger may send from. A copy of the database brings its original's
+-- row along and so does not send.
+CREATE TABLE op_control
+(
+	system_identifier bigint NOT NULL,
+	database_oid      oid NOT NULL,
+	extension_oid     oid NOT NULL,
+	timeline          integer NOT NULL,
+	control_inode     bigint NOT NULL,
+	adopted_at        timestamptz NOT NULL,
+	adopted_by        text NOT NULL,
+	retired           boolean NOT NULL DEFAULT false,
+	PRIMARY KEY (system_identifier, database_oid, extension_oid)
+);
+
+COMMENT ON TABLE op_control IS 'The homes of this ledger: it sends only from the one that is not retired.';
+
+-- One incarnation of a worker each.
+CREATE SEQUENCE op_epoch;
+
+-- One statement each: several in one SELECT update the same row twice.
+SELECT pg_catalog.pg_extension_config_dump('op_operation', '');
+SELECT pg_catalog.pg_extension_config_dump('op_request', '');
+SELECT pg_catalog.pg_extension_config_dump('op_attempt', '');
+SELECT pg_catalog.pg_extension_config_dump('op_event', '');
+SELECT pg_catalog.pg_extension_config_dump('op_event_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('op_provider', '');
+SELECT pg_catalog.pg_extension_config_dump('op_action', '');
+SELECT pg_catalog.pg_extension_config_dump('op_control', '');

@@ -1,0 +1,75 @@
+-- Specs, verdicts and decisions as pure functions: for tests, and for people who
+-- write profiles.
+
+CREATE FUNCTION _op_classify(
+	spec jsonb,
+	evidence jsonb,
+	OUT verdict text,
+	OUT reason text,
+	OUT external_id text,
+	OUT retry_at timestamptz,
+	OUT keyed bool)
+LANGUAGE C STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', '_op_classify';
+COMMENT ON FUNCTION _op_classify(jsonb, jsonb) IS
+'What one exchange proves. spec: as far as it matters for answers. evidence: {kind: send|lookup, sent, phase: none|resolve|connect|tls|sent|head|done, curl_code, status, headers: {name: value}, body: text or JSON, body_base64, cut, too_late, error, retry_after: seconds, finished_at, op_id, generation}; without op_id the marker is not compared';
+
+CREATE FUNCTION _op_decide(
+	operation jsonb,
+	promises jsonb,
+	finding jsonb,
+	now timestamptz,
+	OUT state text,
+	OUT step text,
+	OUT due_at timestamptz,
+	OUT sealed text,
+	OUT contradiction bool,
+	OUT reason text)
+LANGUAGE C STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', '_op_decide';
+COMMENT ON FUNCTION _op_decide(jsonb, jsonb, jsonb, timestamptz) IS
+'What follows from a verdict. operation: {state, tainted, sealed, contradiction, adopted, generation, tries, attempts, trying_since, first_sent_at, last_sent_at, external_id, not_after}; promises: {ttl, stores, guards, margin, timeout, flight, lag, recipe, attempts, patience, give_up, initial, base, max, jitter}, durations as text; finding: {verdict, kind: send|lookup|door|late, keyed, started_at, retry_at, object: none|same|other, object_failed, same_generation, dice}';
+
+CREATE FUNCTION _op_merge(under jsonb, over jsonb)
+RETURNS jsonb
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', '_op_merge';
+COMMENT ON FUNCTION _op_merge(jsonb, jsonb) IS
+'One spec over another: objects key by key, arrays and scalars replaced; a null takes an inherited field away';
+
+CREATE FUNCTION _op_promises(spec jsonb)
+RETURNS jsonb
+LANGUAGE C STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', '_op_promises';
+COMMENT ON FUNCTION _op_promises(jsonb) IS
+'The promises of a spec, defaults filled in, as _op_decide() takes them';
+
+CREATE FUNCTION _op_check_spec(name text, merged jsonb)
+RETURNS void
+LANGUAGE C STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', '_op_check_spec';
+COMMENT ON FUNCTION _op_check_spec(text, jsonb) IS
+'Checks the merged spec of an action: OL003 says what is wrong and where, NOTICEs say what is accepted at a price';
+
+CREATE FUNCTION _op_check_part(what text, part jsonb, provider_level bool)
+RETURNS void
+LANGUAGE C STABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', '_op_check_part';
+COMMENT ON FUNCTION _op_check_part(text, jsonb, bool) IS
+'Checks one part of a spec before it is merged: names and types of its fields, and whether they may stand at this level. what: for messages, like: spec of provider "stripe"';
+
+CREATE FUNCTION _op_freeze(
+	spec jsonb,
+	op_id text,
+	generation int,
+	args jsonb,
+	traceparent text,
+	OUT key text,
+	OUT method text,
+	OUT url text,
+	OUT headers text[],
+	OUT body bytea)
+LANGUAGE C STABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', '_op_freeze';
+COMMENT ON FUNCTION _op_freeze(jsonb, text, int, jsonb, text) IS
+'The request of an operation as it would be frozen, without its secret: what goes out for these arguments';

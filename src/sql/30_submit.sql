@@ -1,0 +1,49 @@
+CREATE TYPE op_receipt AS
+(
+	op_id          text,
+	state          text,
+	effect         text,
+	is_new         boolean,
+	external_id    text,
+	next_action    text,
+	may_call_again boolean,
+	retry_after_s  integer,
+	reason         text,
+	message        text
+);
+COMMENT ON TYPE op_receipt IS
+	'What is known of an operation. effect: none, maybe, done. next_action: wait, use_result, fix_request, stop, ask_human. may_call_again: a new operation for the same purpose is safe.';
+
+CREATE FUNCTION op_submit(op_id text, action text, args jsonb DEFAULT '{}',
+                          run_id text DEFAULT NULL, step text DEFAULT NULL, tool_call_id text DEFAULT NULL,
+                          traceparent text DEFAULT NULL, dedupe_key text DEFAULT NULL, lane text DEFAULT NULL,
+                          not_before timestamptz DEFAULT NULL, not_after timestamptz DEFAULT NULL,
+                          cost numeric DEFAULT NULL)
+	RETURNS op_receipt
+	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_submit(text, text, jsonb, text, text, text, text, text, text, timestamptz, timestamptz, numeric) IS
+	'Records an operation in the caller''s own transaction; it is sent after the commit, once. The same op_id again answers with the first operation''s receipt. Errors: OL002 other arguments under this id, OL004 wrong argument, OL005 no such action, OL006 not an op id.';
+
+CREATE FUNCTION op_status(op_id text) RETURNS op_receipt
+	LANGUAGE c STABLE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_status(text) IS 'What is known of an operation now. Error OL001: no such operation.';
+
+CREATE FUNCTION op_wait(op_id text, timeout interval DEFAULT '10 s') RETURNS op_receipt
+	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_wait(text, interval) IS
+	'Waits until the operation has ended or needs a person, at most timeout (and 60 s), and answers what is known then. Errors: OL001 no such operation; 25001 in REPEATABLE READ or on an operation of the caller''s own transaction: commit first.';
+
+CREATE PROCEDURE op_execute(op_id text, action text, args jsonb DEFAULT '{}', timeout interval DEFAULT '10 s',
+                            INOUT result op_receipt DEFAULT NULL)
+	LANGUAGE c AS 'MODULE_PATHNAME';
+COMMENT ON PROCEDURE op_execute(text, text, jsonb, interval, op_receipt) IS
+	'Submits, commits, and waits between transactions until the operation has ended, at most timeout. Error 25001 inside a transaction block, function or multi-statement string, before anything is done.';
+
+CREATE FUNCTION op_cancel(op_id text, note text DEFAULT NULL) RETURNS op_receipt
+	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_cancel(text, text) IS
+	'Withdraws an operation that was never sent (cancelled), or was proven not executed (failed, reason withdrawn). Errors: OL001 no such operation; OL007 too late: it may have been sent, the outcome is pending.';

@@ -1,0 +1,37 @@
+CREATE FUNCTION op_timeline(op_id text)
+	RETURNS TABLE (at timestamptz, event text, n integer, verdict text, detail text)
+	LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+	v_op op_operation;
+BEGIN
+	SELECT * INTO v_op FROM op_operation AS o WHERE o.op_id = op_timeline.op_id;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'OL001',
+			MESSAGE = format('operation "%s" does not exist', op_timeline.op_id),
+			HINT = 'It was never submitted, or its transaction has not been committed.';
+	END IF;
+	RETURN QUERY
+	SELECT t.at, t.event, t.n, t.verdict, t.detail
+	  FROM (SELECT v_op.created_at, 0, 'submitted by ' || v_op.submitted_by, NULL::integer, NULL::text, v_op.action
+	        UNION ALL
+	        SELECT a.started_at, 1, a.kind, a.n, a.verdict,
+	               concat_ws(', ', a.reason, 'http ' || a.http_status, a.external_id,
+	                         CASE WHEN a.kind = 'send' THEN a.bytes_sent || ' bytes sent' END,
+	                         (extract(epoch FROM a.finished_at - a.started_at) * 1000)::numeric(12,1) || ' ms')
+	          FROM op_attempt AS a WHERE a.op_id = v_op.op_id
+	        UNION ALL
+	        SELECT e.at, 2, e.event || ' by ' || e.actor, NULL, NULL, e.note
+	          FROM op_event AS e WHERE e.op_id = v_op.op_id
+	        UNION ALL
+	        SELECT v_op.settled_at, 3, v_op.state, NULL, NULL, concat_ws(', ', v_op.external_id, v_op.reason)
+	         WHERE v_op.settled_at IS NOT NULL
+	        UNION ALL
+	        SELECT d.due_at, 4, 'next: ' || CASE WHEN v_op.state = 'submitted' THEN 'answer' ELSE d.step END,
+	               NULL, NULL, 'state ' || v_op.state
+	          FROM op_due AS d WHERE d.op_id = v_op.op_id) AS t (at, rank, event, n, verdict, detail)
+	 ORDER BY t.rank = 4, t.at, t.rank, t.n;
+END
+$$;
+COMMENT ON FUNCTION op_timeline(text) IS
+	'What happened to an operation, in order, and what comes next. Error OL001: no such operation.';

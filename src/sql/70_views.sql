@@ -1,0 +1,96 @@
+CREATE FUNCTION op_health()
+	RETURNS TABLE (check_name text, status text, detail text, hint text)
+	LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+	v_worker  record;
+	v_fault   text := _op_home_fault();
+	v_enabled boolean := coalesce(current_setting('op_ledger.enabled', true), 'off')::boolean;
+	v_now     timestamptz := clock_timestamp();
+	v_due     record;
+	v_count   record;
+BEGIN
+	SELECT * INTO v_worker FROM _op_worker();
+
+	check_name := 'worker'; hint := NULL;
+	IF NOT v_worker.preloaded THEN
+		status := 'critical'; detail := 'op_ledger is not preloaded: nothing is sent';
+		hint := 'Add op_ledger to shared_preload_libraries and restart the server.';
+	ELSIF pg_is_in_recovery() THEN
+		status := 'ok'; detail := 'this is a standby: its primary sends';
+	ELSIF NOT v_enabled THEN
+		status := 'warning'; detail := 'op_ledger.enabled is off: nothing is sent';
+		hint := 'Set op_ledger.enabled = on and reload.';
+	ELSIF v_worker.state = 'running' AND coalesce(v_worker.turn_at, v_worker.started_at) < v_now - interval '30 s' THEN
+		status := 'critical';
+		detail := format('worker %s has not finished a turn since %s', v_worker.pid, coalesce(v_worker.turn_at, v_worker.started_at));
+		hint := 'Look at pg_stat_activity for what it waits for; pg_terminate_backend() is safe, it comes back.';
+	ELSIF v_worker.state = 'running' THEN
+		status := 'ok'; detail := format('worker %s running since %s, %s in flight', v_worker.pid, v_worker.started_at, v_worker.in_flight);
+	ELSE
+		status := CASE v_worker.state WHEN 'starting' THEN 'warning' ELSE 'critical' END;
+		detail := format('worker of this database is %s: nothing is sent', v_worker.state);
+		hint := 'See the server log; raise max_worker_processes if it says so, and check op_ledger.databases.';
+	END IF;
+	RETURN NEXT;
+
+	check_name := 'home';
+	status := CASE WHEN v_fault IS NULL THEN 'ok' ELSE 'critical' END;
+	detail := coalesce(v_fault, 'this is the ledger''s home');
+	hint := CASE WHEN v_fault IS NOT NULL THEN 'A copy does not send. Let the original go on; this one stays a record.' END;
+	RETURN NEXT;
+
+	check_name := 'due';
+	SELECT count(*) AS n, min(d.due_at) AS oldest INTO v_due
+	  FROM op_due AS d
+	  JOIN op_provider AS p ON p.name = d.provider
+	 WHERE d.due_at <= v_now AND d.epoch IS NULL AND NOT (p.paused AND d.step = 'send');
+	status := CASE WHEN v_due.oldest < v_now - interval '5 min' THEN 'warning' ELSE 'ok' END;
+	detail := format('%s due%s', v_due.n, ', the oldest since ' || v_due.oldest);
+	hint := CASE WHEN status <> 'ok' THEN 'The worker is down, or a provider''s concurrency is too small for what is submitted.' END;
+	RETURN NEXT;
+
+	check_name := 'provider';
+	FOR v_count IN SELECT p.name, p.paused_at, p.paused_note FROM op_provider AS p WHERE p.paused ORDER BY p.name LOOP
+		status := 'critical';
+		detail := format('provider "%s" is paused since %s: %s', v_count.name, v_count.paused_at, coalesce(v_count.paused_note, 'no note'));
+		hint := format('Repair the cause, then SELECT op_provider_resume(%L).', v_count.name);
+		RETURN NEXT;
+	END LOOP;
+
+	check_name := 'unknown';
+	SELECT count(*) AS n, min(o.last_sent_at) AS oldest INTO v_count
+	  FROM op_due AS d JOIN op_operation AS o ON o.op_id = d.op_id
+	 WHERE o.state = 'unknown';
+	status := CASE WHEN v_count.oldest < v_now - interval '1 h' THEN 'warning' ELSE 'ok' END;
+	detail := format('%s being looked up%s', v_count.n, ', the oldest sent at ' || v_count.oldest);
+	hint := CASE WHEN status <> 'ok' THEN 'See op_timeline() of the oldest: do its lookups fail?' END;
+	RETURN NEXT;
+
+	check_name := 'review';
+	SELECT count(*) AS n, min(coalesce(o.last_sent_at, o.created_at)) AS oldest INTO v_count
+	  FROM op_operation AS o WHERE o.state = 'review';
+	status := CASE WHEN v_count.n > 0 THEN 'warning' ELSE 'ok' END;
+	detail := format('%s wait for a person%s', v_count.n, ', the oldest since ' || v_count.oldest);
+	hint := CASE WHEN v_count.n > 0 THEN 'Ask the provider what happened; op_timeline() shows what is known.' END;
+	RETURN NEXT;
+
+	check_name := 'turns';
+	status := CASE WHEN v_worker.failed_at > v_now - interval '5 min' THEN 'warning' ELSE 'ok' END;
+	detail := format('%s failed%s', coalesce(v_worker.failed_turns, 0),
+	                 format(', the last at %s: %s', v_worker.failed_at, v_worker.failure));
+	IF v_worker.failed_at IS NULL THEN
+		detail := '0 failed';
+	END IF;
+	hint := CASE WHEN status <> 'ok' THEN 'The worker goes on by itself; the server log has the whole error.' END;
+	RETURN NEXT;
+
+	check_name := 'held';
+	status := CASE WHEN v_worker.held_since < v_now - interval '30 s' THEN 'warning' ELSE 'ok' END;
+	detail := coalesce('an answer waits since ' || v_worker.held_since || ' for a row that a session holds', 'no answer waits');
+	hint := CASE WHEN status <> 'ok' THEN 'End the transaction that holds a row of op_operation: see pg_locks.' END;
+	RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION op_health() IS
+	'What runs, what is due, what is stuck, since when, and what to do. status: ok, warning, critical.';

@@ -1,0 +1,448 @@
+/*
+ * wake.c - shared slots, wake at commit, wait for an end.
+ *
+ *  1. A slot is taken (FREE -> STARTING) by the launcher before it asks for a
+ *     process, so that no database gets two; the worker makes it RUNNING and, on
+ *     any exit, GONE; the launcher frees it.
+ *  2. Everything in a slot is protected by the lock, but a latch may be set by
+ *     whoever read it: a latch of the shared process array outlives its process.
+ *  3. What runs at commit cannot fail: an error there would be a PANIC.
+ */
+#include "postgres.h"
+
+#include "wake.h"
+
+#include "compat.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/condition_variable.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+typedef struct Slot
+{
+	SlotReport report;
+	Latch     *latch; /* of the worker while it lives */
+	bool       nudged;
+	bool       yield;
+} Slot;
+
+typedef struct Shared
+{
+	LWLock           *lock;
+	ConditionVariable ended;    /* broadcast when operations end */
+	Latch            *launcher; /* NULL: none */
+	bool              scan;     /* look at all databases now */
+	int               nslots;
+	Slot              slots[FLEXIBLE_ARRAY_MEMBER];
+} Shared;
+
+static Shared *shared = NULL;
+static int     my_slot = -1;
+
+/* What the present transaction asked for. */
+static struct
+{
+	bool registered;
+	bool worker;
+	bool waiters;
+	bool nudge;
+	bool launcher;
+} pending;
+
+static shmem_request_hook_type prev_request_hook = NULL;
+static shmem_startup_hook_type prev_startup_hook = NULL;
+
+/* ------------------------------------------------------------------ memory */
+
+static Size
+shared_size(void)
+{
+	return add_size(offsetof(Shared, slots),
+	                mul_size((Size) max_worker_processes, sizeof(Slot)));
+}
+
+static void
+request_memory(void)
+{
+	if (prev_request_hook)
+		prev_request_hook();
+	RequestAddinShmemSpace(shared_size());
+	RequestNamedLWLockTranche("op_ledger", 1);
+}
+
+static void
+set_up_memory(void)
+{
+	bool found;
+
+	if (prev_startup_hook)
+		prev_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("op_ledger", shared_size(), &found);
+	if (!found)
+	{
+		memset(shared, 0, shared_size());
+		shared->lock = &GetNamedLWLockTranche("op_ledger")->lock;
+		ConditionVariableInit(&shared->ended);
+		shared->nslots = max_worker_processes;
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+void
+wake_init(void)
+{
+	prev_request_hook = shmem_request_hook;
+	shmem_request_hook = request_memory;
+	prev_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = set_up_memory;
+}
+
+bool
+wake_available(void)
+{
+	return shared != NULL;
+}
+
+/* ------------------------------------------------------------------- slots */
+
+/* The slot of a database that has a process or is about to. Lock held. */
+static Slot *
+slot_of(Oid database)
+{
+	for (int i = 0; i < shared->nslots; i++)
+	{
+		Slot *slot = &shared->slots[i];
+
+		if (slot->report.database == database &&
+		    (slot->report.state == SLOT_RUNNING || slot->report.state == SLOT_STARTING))
+			return slot;
+	}
+	return NULL;
+}
+
+SlotReport
+wake_report(Oid database)
+{
+	SlotReport report = {.state = SLOT_FREE};
+	Slot      *slot;
+
+	if (!shared)
+		return report;
+	LWLockAcquire(shared->lock, LW_SHARED);
+	slot = slot_of(database);
+	if (slot)
+		report = slot->report;
+	LWLockRelease(shared->lock);
+	return report;
+}
+
+void
+wake_yield(Oid database)
+{
+	Slot *slot;
+
+	if (!shared)
+		return;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	slot = slot_of(database);
+	if (slot)
+	{
+		slot->yield = true;
+		if (slot->latch)
+			SetLatch(slot->latch);
+	}
+	LWLockRelease(shared->lock);
+}
+
+/* --------------------------------------------------------------- at commit */
+
+/* The worker of this session's database. Cannot fail. */
+static void
+wake_own_worker(bool nudge)
+{
+	Slot *slot;
+
+	LWLockAcquire(shared->lock, nudge ? LW_EXCLUSIVE : LW_SHARED);
+	slot = slot_of(MyDatabaseId);
+	if (slot && nudge)
+		slot->nudged = true;
+	if (slot && slot->latch)
+		SetLatch(slot->latch);
+	LWLockRelease(shared->lock);
+}
+
+static void
+wake_launcher(void)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->scan = true;
+	if (shared->launcher)
+		SetLatch(shared->launcher);
+	LWLockRelease(shared->lock);
+}
+
+static void
+at_transaction_end(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT)
+	{
+		if (pending.worker || pending.nudge)
+			wake_own_worker(pending.nudge);
+		if (pending.waiters)
+			ConditionVariableBroadcast(&shared->ended);
+		if (pending.launcher)
+			wake_launcher();
+	}
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		pending.worker = pending.waiters = pending.nudge = pending.launcher = false;
+}
+
+/* Once per backend. Asked for inside a transaction, where errors are allowed. */
+static bool
+register_once(void)
+{
+	if (!shared)
+		return false;
+	if (!pending.registered)
+	{
+		RegisterXactCallback(at_transaction_end, NULL);
+		pending.registered = true;
+	}
+	return true;
+}
+
+void
+wake_worker_at_commit(void)
+{
+	pending.worker = register_once();
+}
+
+void
+wake_waiters_at_commit(void)
+{
+	pending.waiters = register_once();
+}
+
+void
+wake_nudge_at_commit(void)
+{
+	pending.nudge = register_once();
+}
+
+void
+wake_launcher_at_commit(void)
+{
+	pending.launcher = register_once();
+}
+
+/* --------------------------------------------------------- waiting for ends */
+
+void
+wake_wait_begin(void)
+{
+	if (shared)
+		ConditionVariablePrepareToSleep(&shared->ended);
+}
+
+void
+wake_wait_sleep(long timeout_ms)
+{
+	if (shared)
+	{
+		ConditionVariableTimedSleep(&shared->ended, timeout_ms, PG_WAIT_EXTENSION);
+		return;
+	}
+	/* Not preloaded: nobody will ever wake us, but time passes. */
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms,
+	                 PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+void
+wake_wait_finish(void)
+{
+	if (shared)
+		ConditionVariableCancelSleep();
+}
+
+void
+wake_waiters(void)
+{
+	ConditionVariableBroadcast(&shared->ended);
+}
+
+/* -------------------------------------------------------------- the worker */
+
+static void
+leave_slot(int code, Datum arg)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->slots[my_slot].report.state = SLOT_GONE;
+	shared->slots[my_slot].latch = NULL;
+	if (shared->launcher)
+		SetLatch(shared->launcher);
+	LWLockRelease(shared->lock);
+}
+
+Oid
+wake_attach(int index)
+{
+	Slot *slot = &shared->slots[index];
+	Oid   database;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (slot->report.state != SLOT_STARTING || slot->report.pid != 0)
+	{
+		LWLockRelease(shared->lock);
+		ereport(FATAL, (errcode(ERRCODE_OBJECT_IN_USE),
+		                errmsg("op_ledger worker was started for a slot that is not its own")));
+	}
+	slot->report.pid = MyProcPid;
+	slot->report.started_at = GetCurrentTimestamp();
+	slot->latch = MyLatch;
+	database = slot->report.database;
+	my_slot = index;
+	LWLockRelease(shared->lock);
+	before_shmem_exit(leave_slot, (Datum) 0);
+	return database;
+}
+
+void
+wake_running(int64 epoch)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->slots[my_slot].report.state = SLOT_RUNNING;
+	shared->slots[my_slot].report.epoch = epoch;
+	LWLockRelease(shared->lock);
+}
+
+void
+wake_leaving(SlotEnd end)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->slots[my_slot].report.end = end;
+	LWLockRelease(shared->lock);
+}
+
+static bool
+take_flag(bool *flag)
+{
+	bool was;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	was = *flag;
+	*flag = false;
+	LWLockRelease(shared->lock);
+	return was;
+}
+
+bool
+wake_take_nudged(void)
+{
+	return take_flag(&shared->slots[my_slot].nudged);
+}
+
+bool
+wake_take_yield(void)
+{
+	return take_flag(&shared->slots[my_slot].yield);
+}
+
+void
+wake_turned(int in_flight, TimestampTz held_since)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->slots[my_slot].report.turn_at = GetCurrentTimestamp();
+	shared->slots[my_slot].report.in_flight = in_flight;
+	shared->slots[my_slot].report.held_since = held_since;
+	LWLockRelease(shared->lock);
+}
+
+void
+wake_turn_failed(const char *failure)
+{
+	SlotReport *report = &shared->slots[my_slot].report;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	report->failed_turns++;
+	report->failed_at = GetCurrentTimestamp();
+	strlcpy(report->failure, failure, sizeof(report->failure));
+	LWLockRelease(shared->lock);
+}
+
+/* ------------------------------------------------------------ the launcher */
+
+static void
+leave_launcher(int code, Datum arg)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->launcher = NULL;
+	LWLockRelease(shared->lock);
+}
+
+void
+wake_launcher_start(void)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->launcher = MyLatch;
+	LWLockRelease(shared->lock);
+	before_shmem_exit(leave_launcher, (Datum) 0);
+}
+
+bool
+wake_take_scan(void)
+{
+	return take_flag(&shared->scan);
+}
+
+int
+wake_slot_count(void)
+{
+	return shared->nslots;
+}
+
+SlotReport
+wake_slot(int slot)
+{
+	SlotReport report;
+
+	LWLockAcquire(shared->lock, LW_SHARED);
+	report = shared->slots[slot].report;
+	LWLockRelease(shared->lock);
+	return report;
+}
+
+int
+wake_slot_take(Oid database)
+{
+	int taken = -1;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->nslots && taken < 0; i++)
+	{
+		if (shared->slots[i].report.state == SLOT_FREE)
+		{
+			memset(&shared->slots[i], 0, sizeof(Slot));
+			shared->slots[i].report.database = database;
+			shared->slots[i].report.state = SLOT_STARTING;
+			taken = i;
+		}
+	}
+	LWLockRelease(shared->lock);
+	return taken;
+}
+
+void
+wake_slot_free(int slot)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	memset(&shared->slots[slot], 0, sizeof(Slot));
+	LWLockRelease(shared->lock);
+}

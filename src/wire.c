@@ -1,0 +1,237 @@
+/*
+ * wire.c - what may stand in a URL and in a header line.
+ *
+ * Invariants:
+ *
+ *  1. A base URL fixes scheme, host and port, and nothing behind it can change
+ *     them: no user, query or fragment, no character that a client may read as
+ *     the end of the host.
+ *  2. A header line is one line: its name a token, its value without control
+ *     characters.
+ */
+#include "postgres.h"
+
+#include "wire.h"
+
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define DIGITS "0123456789"
+#define TOKEN LETTERS DIGITS "!#$%&'*+-.^_`|~"
+
+/* RFC 3986: what a path is made of; "{" and "}" for placeholders are apart. */
+#define PATH_CHARACTERS LETTERS DIGITS "-._~%!$&'()*+,;=:@/"
+
+#define LONGEST_HOST 253
+
+/* ------------------------------------------------------------------ URLs */
+
+/* Behind "http://" or "https://"; NULL: it is neither. */
+static const char *
+behind_scheme(const char *url)
+{
+	if (strncmp(url, "https://", 8) == 0)
+		return url + 8;
+	if (strncmp(url, "http://", 7) == 0)
+		return url + 7;
+	return NULL;
+}
+
+/* Behind the host, which is a name, an IPv4 or a bracketed IPv6 address. */
+static const char *
+behind_host(const char *host)
+{
+	size_t len;
+
+	if (*host != '[')
+	{
+		len = strspn(host, LETTERS DIGITS "-._");
+		return len == 0 || len > LONGEST_HOST ? NULL : host + len;
+	}
+	len = strspn(host + 1, "0123456789abcdefABCDEF:.");
+	return len == 0 || host[len + 1] != ']' ? NULL : host + len + 2;
+}
+
+static bool
+port_ok(const char *digits, size_t len)
+{
+	return len >= 1 && len <= 5 && atoi(digits) >= 1 && atoi(digits) <= 65535;
+}
+
+/* A segment that a client or server may fold away: ".", "..", encoded or not. */
+static bool
+is_dot_segment(const char *segment, size_t len)
+{
+	int dots = 0;
+
+	for (size_t i = 0; i < len; dots++)
+	{
+		if (segment[i] == '.')
+			i++;
+		else if (len - i >= 3 && pg_strncasecmp(segment + i, "%2e", 3) == 0)
+			i += 3;
+		else
+			return false;
+	}
+	return dots == 1 || dots == 2;
+}
+
+static bool
+has_dot_segment(const char *path)
+{
+	while (*path != '\0')
+	{
+		size_t len = strcspn(path, "/");
+
+		if (is_dot_segment(path, len))
+			return true;
+		path += len;
+		path += strspn(path, "/");
+	}
+	return false;
+}
+
+const char *
+wire_base_url_fault(const char *url)
+{
+	const char *p = behind_scheme(url);
+
+	if (p == NULL)
+		return "must begin with https:// or http://";
+	if (p[strcspn(p, "/@")] == '@')
+		return "must not name a user or password";
+	p = behind_host(p);
+	if (p == NULL)
+		return "must name a host";
+	if (*p == ':')
+	{
+		size_t len = strspn(p + 1, DIGITS);
+
+		if (!port_ok(p + 1, len))
+			return "must have a port from 1 to 65535 behind the colon";
+		p += len + 1;
+	}
+	if (strpbrk(p, "?#") != NULL)
+		return "must not have a query or a fragment";
+	if (*p != '\0' && *p != '/')
+		return "must be scheme://host[:port][/prefix]";
+	if (strspn(p, PATH_CHARACTERS) != strlen(p))
+		return "must have no character in its prefix that a path does not have";
+	if (has_dot_segment(p))
+		return "must not have a segment \".\" or \"..\"";
+	return NULL;
+}
+
+const char *
+wire_path_fault(const char *path)
+{
+	if (*path != '/')
+		return "must begin with /";
+	if (strpbrk(path, "?#") != NULL)
+		return "must not have a query or a fragment";
+	if (strspn(path, PATH_CHARACTERS "{}") != strlen(path))
+		return "must have no character that a path does not have";
+	if (has_dot_segment(path))
+		return "must not have a segment \".\" or \"..\"";
+	return NULL;
+}
+
+bool
+wire_is_plain(const char *url)
+{
+	return strncmp(url, "http://", 7) == 0;
+}
+
+/* Beginnings of hosts that are not out in the world. */
+static const char *const private_hosts[] = {
+	"localhost", "127.",    "10.",     "192.168.", "169.254.", "0.",      "[::1]",
+	"[fc",       "[fd",     "[fe80:",  "[::ffff:", "172.16.",  "172.17.", "172.18.",
+	"172.19.",   "172.20.", "172.21.", "172.22.",  "172.23.",  "172.24.", "172.25.",
+	"172.26.",   "172.27.", "172.28.", "172.29.",  "172.30.",  "172.31."};
+
+bool
+wire_host_is_private(const char *url)
+{
+	const char *host = behind_scheme(url);
+
+	if (host == NULL)
+		return false;
+	for (int i = 0; i < lengthof(private_hosts); i++)
+	{
+		if (pg_strncasecmp(host, private_hosts[i], strlen(private_hosts[i])) == 0)
+			return true;
+	}
+	/* A name without a dot is one of this network. */
+	return host[strcspn(host, "./:")] != '.' && *host != '[';
+}
+
+/* --------------------------------------------------------------- headers */
+
+/* Headers that a spec does not set, and why. */
+static const struct
+{
+	const char *name;
+	const char *reason;
+} taken_headers[] = {
+	{"authorization", "a secret does not belong into a table"},
+	{"proxy-authorization", "a secret does not belong into a table"},
+	{"cookie", "a secret does not belong into a table"},
+	{"connection", "the transport sets it"},
+	{"content-length", "the transport sets it"},
+	{"expect", "the transport sets it"},
+	{"host", "the transport sets it"},
+	{"keep-alive", "the transport sets it"},
+	{"proxy-connection", "the transport sets it"},
+	{"te", "the transport sets it"},
+	{"trailer", "the transport sets it"},
+	{"transfer-encoding", "the transport sets it"},
+	{"upgrade", "the transport sets it"},
+};
+
+const char *
+wire_header_taken(const char *name)
+{
+	for (int i = 0; i < lengthof(taken_headers); i++)
+	{
+		if (pg_strcasecmp(name, taken_headers[i].name) == 0)
+			return taken_headers[i].reason;
+	}
+	return NULL;
+}
+
+const char *
+wire_name_fault(const char *name)
+{
+	if (*name == '\0')
+		return "has no name";
+	if (strspn(name, TOKEN) != strlen(name))
+		return "has a character in its name that no header name has";
+	return NULL;
+}
+
+const char *
+wire_value_fault(const char *value)
+{
+	if (strpbrk(value, "\r\n") != NULL)
+		return "has a line break in its value";
+	for (const char *p = value; *p != '\0'; p++)
+	{
+		if (((unsigned char) *p < ' ' && *p != '\t') || *p == 0x7f)
+			return "has a control character in its value";
+	}
+	if (value[strspn(value, " \t")] == '\0')
+		return "has no value";
+	return NULL;
+}
+
+const char *
+wire_header_fault(const char *line)
+{
+	const char *colon = strchr(line, ':');
+	const char *fault;
+
+	if (colon == NULL)
+		return "has no colon behind its name";
+	fault = wire_name_fault(pnstrdup(line, colon - line));
+	if (fault != NULL)
+		return fault;
+	return wire_value_fault(colon + 1);
+}

@@ -1,0 +1,261 @@
+/*
+ * worker.c - the shell around dispatch: signals, connection, settings, errors.
+ *
+ *	  attach to the slot -> connect by oid -> new epoch -> loop:
+ *	      reset latch -> interrupts -> wire -> one turn -> sleep
+ *
+ * It leaves when asked to stop, when the extension is not (or no longer) here,
+ * and when DDL on the database waits for it; the launcher brings it back.
+ */
+#include "postgres.h"
+
+#include "worker.h"
+
+#include "compat.h"
+#include "access/xact.h"
+#include "dispatch.h"
+#include "flight.h"
+#include "guc.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "reactor.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/procarray.h"
+#include "storage/procsignal.h"
+#include "tcop/tcopprot.h"
+#include "transport.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "wake.h"
+
+/* A stop waits this long for answers that are under way. */
+#define GRACE (1000 * INT64CONST(1000))
+
+static volatile sig_atomic_t committing = false;
+
+/* ----------------------------------------------------------------- signals */
+
+/* A fast shutdown must not wait for a standby that is gone: while a commit waits,
+ * the stop is an interrupt as well, and the wait ends. */
+static void
+handle_sigterm(SIGNAL_ARGS)
+{
+	int saved = errno;
+
+	ShutdownRequestPending = true;
+	if (committing)
+	{
+		ProcDiePending = true;
+		InterruptPending = true;
+	}
+	SetLatch(MyLatch);
+	errno = saved;
+}
+
+static void
+around_commit(bool begins)
+{
+	committing = begins;
+	if (begins && ShutdownRequestPending)
+	{
+		ProcDiePending = true;
+		InterruptPending = true;
+	}
+}
+
+/* ---------------------------------------------------------------- settings */
+
+/* ALTER DATABASE and ALTER ROLE reach this process, too; none of their settings
+ * may change what a turn means. */
+static void
+pin_settings(void)
+{
+	static const char *const pinned[][2] = {
+		{"default_transaction_read_only", "off"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_deferrable", "off"},
+		{"session_replication_role", "origin"},
+		{"lock_timeout", "10ms"},
+		{"statement_timeout", "0"},
+		{"idle_in_transaction_session_timeout", "0"},
+		{"row_security", "off"},
+		{"search_path", "pg_catalog"},
+		{"application_name", "op_ledger worker"},
+		/* Plans that no statistics can tip: rows are reached by key. */
+		{"enable_seqscan", "off"},
+		{"enable_hashjoin", "off"},
+		{"enable_mergejoin", "off"},
+		{"enable_bitmapscan", "off"},
+		{"plan_cache_mode", "force_generic_plan"},
+		{"jit", "off"},
+	};
+
+	for (int i = 0; i < lengthof(pinned); i++)
+		SetConfigOption(pinned[i][0], pinned[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+	if (GetConfigOption("transaction_timeout", true, false))
+		SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/* The mark must be on disk before a byte leaves. A stronger setting is kept. */
+static void
+pin_durability(void)
+{
+	if (synchronous_commit < SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
+		SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/* ------------------------------------------------------------------ leaving */
+
+static void
+leave(SlotEnd end)
+{
+	wake_leaving(end);
+	proc_exit(0);
+}
+
+/* No new claims, a short grace for answers, and the rest is unknown. */
+static void
+leave_in_order(SlotEnd end)
+{
+	TimestampTz until = GetCurrentTimestamp() + GRACE;
+
+	while (flight_on_wire() > 0 && GetCurrentTimestamp() < until)
+	{
+		long left = (long) ((until - GetCurrentTimestamp()) / 1000) + 1;
+		long wire = transport_timeout();
+
+		(void) reactor_wait(wire < 0 ? left : Min(left, wire), PG_WAIT_EXTENSION);
+		flight_collect();
+	}
+	dispatch_abandon();
+	leave(end);
+}
+
+static void
+handle_interrupts(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+		pin_durability();
+	}
+	if (ShutdownRequestPending || !opl_enabled)
+		leave_in_order(END_STOPPED);
+}
+
+/* ----------------------------------------------------------------- the loop */
+
+static void
+one_turn(void)
+{
+	switch (dispatch_turn(true))
+	{
+		case TURN_DONE:
+			break;
+		case TURN_NO_EXTENSION:
+			leave(END_ABSENT);
+			break;
+		case TURN_YIELD:
+			leave_in_order(END_YIELDED);
+			break;
+	}
+}
+
+/* True: somebody woke us. */
+static bool
+sleep_until(long turn_ms)
+{
+	long wire_ms = transport_timeout();
+
+	if (wire_ms >= 0 && wire_ms < turn_ms)
+		turn_ms = wire_ms;
+	return (reactor_wait(turn_ms, PG_WAIT_EXTENSION) & REACTOR_LATCH) != 0;
+}
+
+static void
+loop(void)
+{
+	bool woken = true;
+
+	for (;;)
+	{
+		long wait_ms;
+
+		handle_interrupts();
+		flight_collect();
+		wait_ms = dispatch_wait(woken);
+		if (wait_ms > 0)
+		{
+			woken = sleep_until(wait_ms) || woken;
+			continue;
+		}
+		woken = false;
+		one_turn();
+	}
+}
+
+/* What core's own loops do after an error; transfers in flight stay in flight. */
+static void
+recover(void)
+{
+	ErrorData *error;
+
+	HOLD_INTERRUPTS();
+	MemoryContextSwitchTo(TopMemoryContext);
+	error = CopyErrorData();
+	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		EmitErrorReport();
+	AbortCurrentTransaction();
+	LWLockReleaseAll();
+	pgstat_report_wait_end();
+	pgstat_report_activity(STATE_IDLE, NULL);
+	FlushErrorState();
+	committing = false;
+	dispatch_failed(error->sqlerrcode, error->message);
+	FreeErrorData(error);
+	RESUME_INTERRUPTS();
+}
+
+static void
+run(void)
+{
+	sigjmp_buf on_error;
+
+	if (sigsetjmp(on_error, 1) != 0)
+	{
+		error_context_stack = NULL;
+		recover();
+	}
+	PG_exception_stack = &on_error;
+	loop();
+}
+
+void
+op_ledger_worker_main(Datum slot)
+{
+	Oid   database;
+	int64 epoch;
+
+	pqsignal(SIGTERM, handle_sigterm);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	BackgroundWorkerUnblockSignals();
+
+	database = wake_attach(DatumGetInt32(slot));
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	pin_settings();
+	pin_durability();
+	dispatch_committing = around_commit;
+	if (!dispatch_start(&epoch))
+		leave(END_ABSENT);
+	wake_running(epoch);
+	transport_start();
+	reactor_start(transport_descriptor());
+	run();
+}

@@ -1,0 +1,114 @@
+/*
+ * actors.h - who can do what in a world: all steps that may come next.
+ */
+#ifndef MODEL_ACTORS_H
+#define MODEL_ACTORS_H
+
+#include <string>
+#include <vector>
+
+#include "scenario.h"
+#include "world.h"
+
+/* What a step is, as far as the search for circles asks. */
+enum Class
+{
+	MACHINE, /* worker, wire, provider, webhook */
+	CLOCK,   /* time passes, and nothing waits for a worker */
+	REST     /* people, crashes, and time that runs away from a worker */
+};
+
+struct Step
+{
+	Packed      to;
+	Class       kind;
+	const char *bad; /* the property that it violates, or NULL */
+};
+
+class Actors
+{
+  public:
+	explicit Actors(const Scenario &scenario);
+	World first() const;
+
+	/* All steps from a world. With `stories`, also what each one is in words. */
+	void steps(const World &from, std::vector<Step> *out,
+	           std::vector<std::string> *stories = nullptr);
+
+	/* What the world looks like, in words. */
+	std::string picture(const World &w) const;
+
+	/* Has it ended? Does it wait for a person? */
+	bool ended(const World &w) const;
+	bool waits_for_person(const World &w) const;
+
+  private:
+	struct Finding
+	{
+		OplVerdict verdict;
+		int        object; /* NOBODY: none */
+		bool       flag;
+		OplKind    kind;
+		OplMoment  started_at;
+	};
+
+	const Scenario    s;
+	const OplPromises p;
+	OplMoment         cap_last;
+	int cap_trying() const { return s.patience == 99 ? 0 : s.patience; }
+	const World      *from = nullptr;
+	const char       *bad = nullptr;
+	std::string       said;
+	std::vector<Step> *out = nullptr;
+	std::vector<std::string> *stories = nullptr;
+
+	void say(const char *format, ...) __attribute__((format(printf, 2, 3)));
+	void emit(World w, Class kind);
+	void blame(const char *property);
+	const char *check(const World &w) const;
+	void tidy(World *w) const;
+
+	/* ledger */
+	OplOperation operation(const Ledger &l) const;
+	bool store(Ledger *l, const OplDecision &d) const;
+	void follow(World *w, const OplDecision &d, int object, bool person);
+	OplFinding finding(const World &w, const Finding &f) const;
+	void decide(World w, const Finding &f, Class kind);
+
+	/* workers */
+	void claim(const World &w);
+	void claimed(World w, int slot, OplClaim what, const OplDecision &d);
+	void worker(const World &w, int slot);
+	void hand_over(World w, int slot);
+	void settle(const World &w, int slot);
+	void crash(World w, int slot);
+	void look(const World &w, int slot);
+	void looked(World w, int slot, OplVerdict verdict, int object);
+	void look_further(World w, int slot, int object, u8 *shown);
+	void classify_list(const World &w, int slot, const u8 *shown);
+
+	/* wire and provider */
+	void arrive(const World &w, int request);
+	void take_key(World w, int request);
+	void replay(const World &w, int request);
+	void at_work(const World &w, int request);
+	void effect(const World &w, int request, Kept how);
+	void answer(World w, int request, OplVerdict verdict, int object, bool flag,
+	            bool changed);
+	bool locked(const World &w, int gen) const;
+	void keep_error(World *w, int gen, bool took_effect, int object) const;
+	int  create(World *w, int gen, Kept how);
+	void objects(const World &w);
+	void webhooks(const World &w);
+
+	/* the rest */
+	void tick(World w);
+	bool urgent(const World &w) const;
+	void people(const World &w);
+	void people_wait(const World &w);
+	void person(const World &w, OplVerb verb, const OplDecision &d, int object);
+	void take_over(const World &w);
+	void lose_workers(World *w) const;
+};
+
+#endif

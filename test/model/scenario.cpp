@@ -1,0 +1,75 @@
+#include "scenario.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+static bool
+assign(Scenario *s, const std::string &key, int value)
+{
+#define X(field, initial, meaning)                                             \
+	if (key == #field)                                                         \
+		return s->field = value, true;
+	SCENARIO_FIELDS(X)
+#undef X
+	return false;
+}
+
+/* What the promises leave open follows from them. */
+static void
+complete(Scenario *s)
+{
+	if (s->guards < 0)
+		s->guards = s->stores >= OPL_STORES_STATE;
+	if (s->keeps < 0)
+		s->keeps = s->stores;
+	if (s->give_up < 0)
+		s->give_up = s->margin + s->flight + s->lag + 2;
+}
+
+bool
+scenario_parse(const std::string &line, Scenario *s)
+{
+	std::istringstream words(line);
+	std::string        word;
+
+	*s = Scenario();
+	words >> s->name;
+	while (words >> word)
+	{
+		size_t eq = word.find('=');
+
+		if (eq == std::string::npos ||
+		    !assign(s, word.substr(0, eq), atoi(word.c_str() + eq + 1)))
+		{
+			fprintf(stderr, "model: %s: what is \"%s\"?\n", s->name.c_str(),
+			        word.c_str());
+			return false;
+		}
+	}
+	complete(s);
+	return !s->name.empty();
+}
+
+OplPromises
+promises_of(const Scenario &s)
+{
+	OplPromises p = {};
+
+	p.ttl = s.ttl * TICK;
+	p.stores = (OplStores) s.stores;
+	p.guards = s.guards;
+	p.margin = s.margin * TICK;
+	p.timeout = s.timeout * TICK;
+	p.flight = s.flight * TICK;
+	p.lag = s.lag * TICK;
+	p.recipe = s.recipe;
+	p.attempts = s.attempts;
+	p.patience = s.patience * TICK;
+	p.give_up = s.give_up * TICK;
+	p.initial = TICK;
+	p.base = 1;
+	p.max = TICK;
+	p.jitter = 0;
+	return p;
+}
