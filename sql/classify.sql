@@ -1,5 +1,6 @@
 -- What one exchange proves: evidence -> verdict (README, "Verdicts"). No socket.
 SET timezone = 'UTC';
+SET DateStyle = 'ISO';
 \pset null '-'
 \set spec '{"object": {"id": "$.id", "marker": "$.meta.op_id", "pending": "$.status == \\"pending\\"", "failed": "$.status == \\"failed\\""}, "key": {"replayed": "header:Idempotent-Replayed"}}'
 \set ours '{"op_id": "refund-1"}'

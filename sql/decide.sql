@@ -1,6 +1,7 @@
 -- What follows from a verdict: the tables of decisions and of the door, row by row.
 -- A decision reads: state, next step and when, [seal], ! contradiction noted, (reason).
 SET timezone = 'UTC';
+SET DateStyle = 'ISO';
 
 CREATE FUNCTION pg_temp.now() RETURNS timestamptz LANGUAGE sql IMMUTABLE
 	RETURN '2026-01-01 12:00:00+00'::timestamptz;

@@ -61,8 +61,8 @@ static Action *
 load(const char *name, const char *provider, int64 version)
 {
 	Jsonb        *merged = ledger_spec(name);
-	MemoryContext context =
-		AllocSetContextCreate(CurrentMemoryContext, "op_ledger action", ALLOCSET_SMALL_SIZES);
+	MemoryContext context = AllocSetContextCreate(
+		CurrentMemoryContext, "op_ledger action", ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	Action       *action = palloc0(sizeof(Action));
 
@@ -80,10 +80,10 @@ load(const char *name, const char *provider, int64 version)
 Action *
 action_find(const char *name)
 {
-	char  *provider;
-	int64  version;
-	Entry *entry;
-	bool   found;
+	char   *provider;
+	int64   version;
+	Entry  *entry;
+	bool    found;
 	Action *fresh;
 
 	if (strlen(name) >= NAME_SIZE || !ledger_action(name, &provider, &version))
@@ -111,9 +111,12 @@ action_get(const char *name)
 		return action;
 	names = ledger_actions(&count);
 	near = nearest_name(name, (const char *const *) names, count);
-	ereport(ERROR,
-	        (errcode(OPL_ERR_NO_ACTION), errmsg("action \"%s\" does not exist", name),
-	         near ? errhint("Perhaps you meant \"%s\".", near)
-	              : errhint("op_provider_add() adds the actions of a profile, op_action_add() one "
-	                        "of your own.")));
+	ereport(
+		ERROR,
+		(errcode(OPL_ERR_NO_ACTION), errmsg("action \"%s\" does not exist", name),
+		 near
+			 ? errhint("Perhaps you meant \"%s\".", near)
+			 : errhint(
+				   "op_provider_add() adds the actions of a profile, op_action_add() one "
+				   "of your own.")));
 }

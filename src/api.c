@@ -32,13 +32,15 @@ PG_FUNCTION_INFO_V1(_op_home);
 PG_FUNCTION_INFO_V1(_op_home_fault);
 PG_FUNCTION_INFO_V1(_op_created);
 PG_FUNCTION_INFO_V1(_op_wake);
+PG_FUNCTION_INFO_V1(_op_actor);
 
 static void
 not_found(const char *op_id)
 {
-	ereport(ERROR, (errcode(OPL_ERR_NOT_FOUND),
-	                errmsg("operation \"%s\" does not exist", op_id),
-	                errhint("It was never submitted, or its transaction has not been committed.")));
+	ereport(
+		ERROR,
+		(errcode(OPL_ERR_NOT_FOUND), errmsg("operation \"%s\" does not exist", op_id),
+		 errhint("It was never submitted, or its transaction has not been committed.")));
 }
 
 static char *
@@ -46,7 +48,7 @@ op_id_arg(FunctionCallInfo fcinfo)
 {
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(OPL_ERR_OP_ID), errmsg("op id is NULL"),
-		                errhint("Pass the id that was given to op_submit().")));
+						errhint("Pass the id that was given to op_submit().")));
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 
@@ -69,18 +71,27 @@ op_status(PG_FUNCTION_ARGS)
 
 /* ------------------------------------------------------------------- people */
 
+/* SET ROLE counts, the rights of a SECURITY DEFINER function do not. */
+static const char *
+actor(void)
+{
+	return GetUserNameFromId(GetOuterUserId(), false);
+}
+
 static void
-store(LedgerOperation *operation, const OplDecision *decision, const char *event, const char *note)
+store(LedgerOperation *operation, const OplDecision *decision, const char *event,
+	  const char *note)
 {
 	LedgerChange change = {.op_id = operation->op_id,
-	                       .provider = operation->provider,
-	                       .decision = *decision,
-	                       .reason = decision->reason ? decision->reason : operation->reason};
+						   .provider = operation->provider,
+						   .decision = *decision,
+						   .reason =
+							   decision->reason ? decision->reason : operation->reason};
 
 	ledger_save(&change, 1, GetCurrentTimestamp());
 	if (decision->step == OPL_STEP_NONE)
 		ledger_off_agenda(operation->op_id);
-	ledger_event(operation->op_id, GetUserNameFromId(GetOuterUserId(), false), event, note);
+	ledger_event(operation->op_id, actor(), event, note);
 	wake_waiters_at_commit();
 	operation->op = decision->after;
 	operation->reason = (char *) change.reason;
@@ -89,9 +100,9 @@ store(LedgerOperation *operation, const OplDecision *decision, const char *event
 Datum
 op_cancel(PG_FUNCTION_ARGS)
 {
-	char            *op_id = op_id_arg(fcinfo);
-	char            *note = PG_ARGISNULL(1) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(1));
-	const char      *message = NULL;
+	char       *op_id = op_id_arg(fcinfo);
+	char       *note = PG_ARGISNULL(1) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(1));
+	const char *message = NULL;
 	LedgerOperation *operation;
 	OplDecision      decision;
 	TimestampTz      due_at = OPL_NEVER;
@@ -129,7 +140,7 @@ op_transitions(PG_FUNCTION_ARGS)
 		for (int to = 0; to < OPL_STATE_COUNT; to++)
 		{
 			Datum values[] = {CStringGetTextDatum(opl_state_name(from)),
-			                  CStringGetTextDatum(opl_state_name(to))};
+							  CStringGetTextDatum(opl_state_name(to))};
 			bool  nulls[] = {false, false};
 
 			if (from != to && opl_state_may_become(from, to))
@@ -140,7 +151,8 @@ op_transitions(PG_FUNCTION_ARGS)
 }
 
 /* Columns of op_operation that the guard looks at; the first are the identity. */
-static const char *const guarded[] = {"op_id", "action", "provider", "args_hash", "state"};
+static const char *const guarded[] = {"op_id", "action", "provider", "args_hash",
+									  "state"};
 #define NIDENTITY 4
 
 static char *
@@ -166,29 +178,32 @@ _op_guard(PG_FUNCTION_ARGS)
 	char        *op_id;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ||
-	    !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-		                errmsg("_op_guard() is a trigger before UPDATE for each row")));
+						errmsg("_op_guard() is a trigger before UPDATE for each row")));
 	op_id = column_text(trigger, before, "op_id");
 	for (int i = 0; i < NIDENTITY; i++)
 	{
 		if (strcmp(column_text(trigger, before, guarded[i]),
-		           column_text(trigger, after, guarded[i])) != 0)
-			ereport(ERROR,
-			        (errcode(OPL_ERR_ARROW),
-			         errmsg("%s of operation \"%s\" cannot be changed", guarded[i], op_id),
-			         errdetail("An operation is one thing to do, for ever."),
-			         errhint("Submit another operation under another id.")));
+				   column_text(trigger, after, guarded[i])) != 0)
+			ereport(ERROR, (errcode(OPL_ERR_ARROW),
+							errmsg("%s of operation \"%s\" cannot be changed", guarded[i],
+								   op_id),
+							errdetail("An operation is one thing to do, for ever."),
+							errhint("Submit another operation under another id.")));
 	}
 	if (opl_state_parse(column_text(trigger, before, "state"), &from) &&
-	    opl_state_parse(column_text(trigger, after, "state"), &to) && !opl_state_may_become(from, to))
-		ereport(ERROR,
-		        (errcode(OPL_ERR_ARROW),
-		         errmsg("operation \"%s\" cannot go from %s to %s", op_id, opl_state_name(from),
-		                opl_state_name(to)),
-		         errdetail("op_transitions() lists what can happen."),
-		         errhint("Evidence and the functions for people change states; an UPDATE by hand "
-		                 "cannot make something un-happen.")));
+		opl_state_parse(column_text(trigger, after, "state"), &to) &&
+		!opl_state_may_become(from, to))
+		ereport(
+			ERROR,
+			(errcode(OPL_ERR_ARROW),
+			 errmsg("operation \"%s\" cannot go from %s to %s", op_id,
+					opl_state_name(from), opl_state_name(to)),
+			 errdetail("op_transitions() lists what can happen."),
+			 errhint(
+				 "Evidence and the functions for people change states; an UPDATE by hand "
+				 "cannot make something un-happen.")));
 	return PointerGetDatum(after);
 }
 
@@ -224,29 +239,30 @@ _op_worker(PG_FUNCTION_ARGS)
 	SlotReport r = wake_report(MyDatabaseId);
 	bool       none = r.state == SLOT_FREE;
 	Datum      values[] = {BoolGetDatum(wake_available()),
-	                       CStringGetTextDatum(state_word(&r)),
-	                       Int32GetDatum(r.pid),
-	                       Int64GetDatum(r.epoch),
-	                       TimestampTzGetDatum(r.started_at),
-	                       TimestampTzGetDatum(r.turn_at),
-	                       Int32GetDatum(r.in_flight),
-	                       TimestampTzGetDatum(r.held_since),
-	                       Int64GetDatum(r.failed_turns),
-	                       TimestampTzGetDatum(r.failed_at),
-	                       CStringGetTextDatum(r.failure)};
+						   CStringGetTextDatum(state_word(&r)),
+						   Int32GetDatum(r.pid),
+						   Int64GetDatum(r.epoch),
+						   TimestampTzGetDatum(r.started_at),
+						   TimestampTzGetDatum(r.turn_at),
+						   Int32GetDatum(r.in_flight),
+						   TimestampTzGetDatum(r.held_since),
+						   Int64GetDatum(r.failed_turns),
+						   TimestampTzGetDatum(r.failed_at),
+						   CStringGetTextDatum(r.failure)};
 	bool       nulls[] = {false,
-	                      false,
-	                      none || r.pid == 0,
-	                      none || r.epoch == 0,
-	                      none || r.started_at == 0,
-	                      none || r.turn_at == 0,
-	                      none,
-	                      none || r.held_since == 0,
-	                      none,
-	                      none || r.failed_at == 0,
-	                      none || r.failed_at == 0};
+						  false,
+						  none || r.pid == 0,
+						  none || r.epoch == 0,
+						  none || r.started_at == 0,
+						  none || r.turn_at == 0,
+						  none,
+						  none || r.held_since == 0,
+						  none,
+						  none || r.failed_at == 0,
+						  none || r.failed_at == 0};
 
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(result_row(fcinfo), values, nulls)));
+	PG_RETURN_DATUM(
+		HeapTupleGetDatum(heap_form_tuple(result_row(fcinfo), values, nulls)));
 }
 
 Datum
@@ -255,11 +271,13 @@ _op_home(PG_FUNCTION_ARGS)
 	Oid     schema;
 	HomeRow here = home_here(home_extension(&schema));
 	Datum   values[] = {Int64GetDatum((int64) here.system_identifier),
-	                    ObjectIdGetDatum(here.database), ObjectIdGetDatum(here.extension),
-	                    Int32GetDatum((int32) here.timeline), Int64GetDatum(here.control_inode)};
+						ObjectIdGetDatum(here.database), ObjectIdGetDatum(here.extension),
+						Int32GetDatum((int32) here.timeline),
+						Int64GetDatum(here.control_inode)};
 	bool    nulls[lengthof(values)] = {0};
 
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(result_row(fcinfo), values, nulls)));
+	PG_RETURN_DATUM(
+		HeapTupleGetDatum(heap_form_tuple(result_row(fcinfo), values, nulls)));
 }
 
 Datum
@@ -296,4 +314,10 @@ _op_wake(PG_FUNCTION_ARGS)
 {
 	wake_worker_at_commit();
 	PG_RETURN_VOID();
+}
+
+Datum
+_op_actor(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TEXT_P(cstring_to_text(actor()));
 }

@@ -32,7 +32,7 @@ extern void canon_json(StringInfo out, Jsonb *json);
 /* A JSON string with its quotes, nothing escaped that need not be. */
 extern void canon_json_string(StringInfo out, const char *text, size_t len);
 
-extern void canon_sha256(const void *data, size_t len, uint8 digest[CANON_DIGEST_LEN]);
+extern void  canon_sha256(const void *data, size_t len, uint8 digest[CANON_DIGEST_LEN]);
 extern char *canon_hex(const uint8 *bytes, size_t len);
 
 /* The name we write on the provider's object: [namespace] op_id [~generation]. */
@@ -40,14 +40,14 @@ extern char *canon_marker(const char *name_space, const char *op_id, int generat
 
 /* The generation a marker names, 0 when it is not one of this operation. */
 extern int canon_marker_generation(const char *marker, const char *name_space,
-                                   const char *op_id);
+								   const char *op_id);
 
 /* The idempotency key: a function of namespace, op id and generation. A raw or
  * quoted key that is longer than `max` or not printable ASCII (raw: without
  * blanks) becomes its sha256 hex, cut to `max`. 36 characters of a uuid are
  * never cut. */
 extern char *canon_key(KeyFormat format, int max, const char *name_space,
-                       const char *op_id, int generation);
+					   const char *op_id, int generation);
 
 /* Why an op id is not acceptable, NULL if it is: completes "The op id ...". */
 extern const char *canon_op_id_fault(const char *op_id);

@@ -62,7 +62,8 @@ is_success(const Evidence *e)
 static char *
 status_reason(int status)
 {
-	return psprintf("%s_%d", status >= 300 && status <= 399 ? "redirect" : "http", status);
+	return psprintf("%s_%d", status >= 300 && status <= 399 ? "redirect" : "http",
+					status);
 }
 
 static OplMoment
@@ -81,7 +82,7 @@ value_in(const char *line, size_t len, const char *name)
 	const char *end = line + len;
 
 	if (len <= name_len || line[name_len] != ':' ||
-	    pg_strncasecmp(line, name, name_len) != 0)
+		pg_strncasecmp(line, name, name_len) != 0)
 		return NULL;
 	for (line += name_len + 1; line < end && (*line == ' ' || *line == '\t');)
 		line++;
@@ -177,7 +178,7 @@ judge_unsent(const Evidence *e)
 			return judged(unsent_codes[i].verdict, unsent_codes[i].reason);
 	}
 	return judged(OPL_V_NOT_SENT, timed_out(e) ? unsent_phases[e->phase].timeout
-	                                           : unsent_phases[e->phase].ended);
+											   : unsent_phases[e->phase].ended);
 }
 
 /* Why there is no whole answer to a request that left. */
@@ -210,7 +211,7 @@ broken_reason(const Evidence *e)
 /* What one object of the provider is to us. */
 typedef struct Sight
 {
-	OplVerdict  life;       /* FOUND, FOUND_PENDING or FOUND_FAILED */
+	OplVerdict  life; /* FOUND, FOUND_PENDING or FOUND_FAILED */
 	char       *id;
 	int         generation; /* 0: none of ours */
 	const char *fault;      /* why it cannot be read or is not ours */
@@ -304,15 +305,17 @@ judge_success(const Spec *spec, const Ours *ours, const Evidence *e, Jsonb *body
 	OplVerdict verdict;
 
 	if (spec->success_if != NULL && (body == NULL || !path_holds(spec->success_if, body)))
-		return judged(OPL_V_UNKNOWN, body ? "success_rule" : e->cut ? "cut" : "unreadable");
+		return judged(OPL_V_UNKNOWN, body     ? "success_rule"
+									 : e->cut ? "cut"
+											  : "unreadable");
 	if (!spec->has_object)
 		return judged(OPL_V_CONFIRMED, status_reason(e->http_status));
 	if (e->http_status == 202 && e->body_len == 0)
 		return judged(OPL_V_ACCEPTED, "not_final");
 	if (body == NULL)
-		return judged(OPL_V_UNKNOWN, e->cut          ? "cut"
-		                             : e->body_len == 0 ? "empty_body"
-		                                              : "unreadable");
+		return judged(OPL_V_UNKNOWN, e->cut             ? "cut"
+									 : e->body_len == 0 ? "empty_body"
+														: "unreadable");
 	if (spec->success_object != NULL)
 		object = path_first(spec->success_object, body);
 	if (object == NULL)
@@ -344,18 +347,18 @@ has_header(const SpecRule *rule, const Evidence *e)
 		return true;
 	value = header_value(e, rule->header);
 	return value != NULL &&
-	       (rule->value == NULL || pg_strcasecmp(value, rule->value) == 0);
+		   (rule->value == NULL || pg_strcasecmp(value, rule->value) == 0);
 }
 
 /* A rule that calls an answer a success cannot make another's object ours. */
 static Judgement
 judge_by_rule(const Spec *spec, const Ours *ours, const SpecRule *rule, const Evidence *e,
-              Jsonb *body)
+			  Jsonb *body)
 {
-	Judgement j = judged(rule->then, rule->reason ? rule->reason
-	                                              : status_reason(e->http_status));
-	Jsonb    *object = body;
-	Sight     sight;
+	Judgement j =
+		judged(rule->then, rule->reason ? rule->reason : status_reason(e->http_status));
+	Jsonb *object = body;
+	Sight  sight;
 
 	j.keyed = rule->keyed;
 	if (rule->then != OPL_V_CONFIRMED && rule->then != OPL_V_ACCEPTED)
@@ -379,7 +382,7 @@ judge_by_rule(const Spec *spec, const Ours *ours, const SpecRule *rule, const Ev
  * have matched: then nothing that comes behind it is known. */
 static bool
 ask_rules(const Spec *spec, const Ours *ours, const Evidence *e, Jsonb *body,
-          Judgement *answer)
+		  Judgement *answer)
 {
 	for (int i = 0; i < spec->nrules; i++)
 	{
@@ -406,15 +409,12 @@ static const struct
 	int        from, to;
 	OplVerdict verdict;
 } statuses[] = {
-	{307, 308, OPL_V_BLOCKED},  /* elsewhere, and we do not follow */
-	{401, 401, OPL_V_BLOCKED},
-	{403, 403, OPL_V_BLOCKED},
-	{407, 407, OPL_V_BLOCKED},  /* only a proxy says this */
-	{408, 409, OPL_V_UNKNOWN},  /* perhaps after an effect */
-	{423, 423, OPL_V_UNKNOWN},
-	{425, 425, OPL_V_NOT_PROCESSED},
-	{429, 429, OPL_V_NOT_PROCESSED},
-	{400, 499, OPL_V_REJECTED}, /* all others of them */
+	{307, 308, OPL_V_BLOCKED}, /* elsewhere, and we do not follow */
+	{401, 401, OPL_V_BLOCKED},       {403, 403, OPL_V_BLOCKED},
+	{407, 407, OPL_V_BLOCKED}, /* only a proxy says this */
+	{408, 409, OPL_V_UNKNOWN}, /* perhaps after an effect */
+	{423, 423, OPL_V_UNKNOWN},       {425, 425, OPL_V_NOT_PROCESSED},
+	{429, 429, OPL_V_NOT_PROCESSED}, {400, 499, OPL_V_REJECTED}, /* all others of them */
 };
 
 static Judgement
@@ -496,7 +496,7 @@ judge_tally(const Ours *ours, const Tally *tally, bool more)
 		return judge_sight(ours, &tally->living, OPL_V_CONTRADICTION, NULL);
 	if (tally->living.id != NULL)
 		return judge_sight(ours, &tally->living, tally->living.life,
-		                   tally->living.life == OPL_V_FOUND ? "found" : "not_final");
+						   tally->living.life == OPL_V_FOUND ? "found" : "not_final");
 	if (tally->nameless)
 		return judged(OPL_V_INCONCLUSIVE, "no_id");
 	if (more)
@@ -569,7 +569,7 @@ classify_lookup(const Spec *spec, const Ours *ours, const Evidence *e)
 	else
 		j = spec->lookup_one ? judge_one(spec, ours, body) : judge_list(spec, ours, body);
 	if (j.verdict == OPL_V_UNKNOWN || j.verdict == OPL_V_NOT_SENT ||
-	    j.verdict == OPL_V_BLOCKED)
+		j.verdict == OPL_V_BLOCKED)
 		j.verdict = OPL_V_INCONCLUSIVE;
 	j.retry_at = retry_at(e);
 	return j;

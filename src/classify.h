@@ -27,7 +27,9 @@ typedef struct Judgement
 	bool       same_generation;
 } Judgement;
 
-extern Judgement classify_send(const Spec *spec, const Ours *ours, const Evidence *evidence);
-extern Judgement classify_lookup(const Spec *spec, const Ours *ours, const Evidence *evidence);
+extern Judgement classify_send(const Spec *spec, const Ours *ours,
+							   const Evidence *evidence);
+extern Judgement classify_lookup(const Spec *spec, const Ours *ours,
+								 const Evidence *evidence);
 
 #endif

@@ -74,13 +74,20 @@
 
 /* A row of transport.c's options; before 7.87 one that changes nothing. */
 #if LIBCURL_VERSION_NUM >= 0x075700
-#define OPL_CURL_QUICK_EXIT {CURLOPT_QUICK_EXIT, 1}
+#define OPL_CURL_QUICK_EXIT   \
+	{                         \
+		CURLOPT_QUICK_EXIT, 1 \
+	}
 #else
-#define OPL_CURL_QUICK_EXIT {CURLOPT_NOSIGNAL, 1}
+#define OPL_CURL_QUICK_EXIT \
+	{                       \
+		CURLOPT_NOSIGNAL, 1 \
+	}
 #endif
 
 #if LIBCURL_VERSION_NUM >= 0x081400
-#define OPL_CURL_MULTI_QUICK_EXIT(multi) curl_multi_setopt((multi), CURLMOPT_QUICK_EXIT, 1L)
+#define OPL_CURL_MULTI_QUICK_EXIT(multi) \
+	curl_multi_setopt((multi), CURLMOPT_QUICK_EXIT, 1L)
 #else
 #define OPL_CURL_MULTI_QUICK_EXIT(multi) ((void) 0)
 #endif

@@ -101,7 +101,7 @@ static bool
 past_give_up(const Case *c)
 {
 	return c->op->last_sent_at != OPL_NEVER &&
-		c->now >= c->op->last_sent_at + c->promises->give_up;
+		   c->now >= c->op->last_sent_at + c->promises->give_up;
 }
 
 OplMoment
@@ -134,8 +134,7 @@ tries_left(const Case *c, OplMoment when)
 
 	if (op->tries >= c->promises->attempts)
 		return false;
-	if (op->trying_since != OPL_NEVER &&
-	    when >= op->trying_since + c->promises->patience)
+	if (op->trying_since != OPL_NEVER && when >= op->trying_since + c->promises->patience)
 		return false;
 	return op->not_after == OPL_NEVER || when < op->not_after;
 }
@@ -143,8 +142,7 @@ tries_left(const Case *c, OplMoment when)
 static bool
 may_send(const Case *c, OplMoment when)
 {
-	return c->op->sealed == OPL_SEAL_NONE && window_open(c, when) &&
-		tries_left(c, when);
+	return c->op->sealed == OPL_SEAL_NONE && window_open(c, when) && tries_left(c, when);
 }
 
 /* The key admits no second effect; another time line may have used another. */
@@ -159,7 +157,7 @@ static bool
 key_keeps_failures(const Case *c)
 {
 	return !c->op->adopted && (c->promises->stores == OPL_STORES_ALL ||
-	                           c->promises->stores == OPL_STORES_STATE);
+							   c->promises->stores == OPL_STORES_STATE);
 }
 
 /* --------------------------------------------------------- the decisions */
@@ -311,8 +309,8 @@ on_failed_object(const Case *c)
 	Case         sealed = *c;
 	bool         only_one = op.tries <= 1 && !op.adopted;
 	bool         all_share_it = key_guards(c) && key_keeps_failures(c);
-	bool         nothing_left = c->finding->kind == OPL_KIND_LOOKUP &&
-	                    quiet(c, c->finding->started_at);
+	bool         nothing_left =
+		c->finding->kind == OPL_KIND_LOOKUP && quiet(c, c->finding->started_at);
 
 	if (only_one || all_share_it || nothing_left)
 		return end(c, OPL_FAILED, NULL);
@@ -497,18 +495,18 @@ by_table(const Case *c)
 
 typedef enum Passage
 {
-	PASS,      /* ask the table */
+	PASS,        /* ask the table */
 	PASS_FAILED, /* ask the table as if the object had failed */
-	NOTE,      /* record the evidence, nothing moves */
-	CONTRADICT /* two truths: a person must see it */
+	NOTE,        /* record the evidence, nothing moves */
+	CONTRADICT   /* two truths: a person must see it */
 } Passage;
 
 static bool
 shows_object(OplVerdict verdict)
 {
 	return verdict == OPL_V_CONFIRMED || verdict == OPL_V_FOUND ||
-		verdict == OPL_V_ACCEPTED || verdict == OPL_V_FOUND_PENDING ||
-		verdict == OPL_V_FOUND_FAILED;
+		   verdict == OPL_V_ACCEPTED || verdict == OPL_V_FOUND_PENDING ||
+		   verdict == OPL_V_FOUND_FAILED;
 }
 
 static bool
@@ -562,8 +560,8 @@ door(const Case *c)
 }
 
 OplDecision
-opl_decide(const OplOperation *op, const OplPromises *promises,
-           const OplFinding *finding, OplMoment now)
+opl_decide(const OplOperation *op, const OplPromises *promises, const OplFinding *finding,
+		   OplMoment now)
 {
 	OplFinding  f = *finding;
 	Case        c = {op, promises, &f, now};
@@ -653,13 +651,13 @@ claim_lookup(const Case *c, OplDecision *d)
 
 OplClaim
 opl_claim(const OplOperation *op, const OplPromises *promises, OplStep step,
-          OplMoment now, OplDecision *decision)
+		  OplMoment now, OplDecision *decision)
 {
 	OplFinding lost = {.verdict = OPL_V_UNKNOWN,
-	                   .kind = OPL_KIND_SEND,
-	                   .started_at = now,
-	                   .retry_at = OPL_NEVER,
-	                   .same_generation = true};
+					   .kind = OPL_KIND_SEND,
+					   .started_at = now,
+					   .retry_at = OPL_NEVER,
+					   .same_generation = true};
 	Case       c = {op, promises, NULL, now};
 
 	*decision = recorded(op);
@@ -672,7 +670,7 @@ opl_claim(const OplOperation *op, const OplPromises *promises, OplStep step,
 		case OPL_PENDING:
 		case OPL_UNKNOWN:
 			return step == OPL_STEP_SEND ? claim_send(&c, decision)
-			                             : claim_lookup(&c, decision);
+										 : claim_lookup(&c, decision);
 		case OPL_ACCEPTED:
 		case OPL_REVIEW:
 			if (op->contradiction)
@@ -689,11 +687,11 @@ OplDecision
 opl_born(bool held, bool lookup_first, OplMoment not_after, OplMoment due_at)
 {
 	OplOperation op = {.state = held ? OPL_HELD : OPL_PENDING,
-	                   .generation = 1,
-	                   .trying_since = OPL_NEVER,
-	                   .first_sent_at = OPL_NEVER,
-	                   .last_sent_at = OPL_NEVER,
-	                   .not_after = not_after};
+					   .generation = 1,
+					   .trying_since = OPL_NEVER,
+					   .first_sent_at = OPL_NEVER,
+					   .last_sent_at = OPL_NEVER,
+					   .not_after = not_after};
 	OplDecision  d = recorded(&op);
 
 	d.moved = true;
@@ -725,15 +723,15 @@ opl_cancel(const OplOperation *op, OplDecision *decision)
 
 OplVerb
 opl_approve(const OplOperation *op, bool lookup_first, OplMoment now,
-            OplDecision *decision)
+			OplDecision *decision)
 {
 	Case c = {.op = op};
 
 	*decision = recorded(op);
 	if (op->state != OPL_HELD)
 		return OPL_VERB_WRONG_STATE;
-	*decision = become(&c, OPL_PENDING,
-	                   lookup_first ? OPL_STEP_LOOKUP : OPL_STEP_SEND, now);
+	*decision =
+		become(&c, OPL_PENDING, lookup_first ? OPL_STEP_LOOKUP : OPL_STEP_SEND, now);
 	return OPL_VERB_OK;
 }
 
@@ -751,7 +749,7 @@ opl_reject(const OplOperation *op, OplDecision *decision)
 
 OplVerb
 opl_resolve(const OplOperation *op, const OplPromises *promises, OplState outcome,
-            bool has_external_id, OplMoment now, OplDecision *decision)
+			bool has_external_id, OplMoment now, OplDecision *decision)
 {
 	Case c = {op, promises, NULL, now};
 
@@ -787,7 +785,7 @@ next_generation(const OplOperation *op)
 
 OplVerb
 opl_reissue(const OplOperation *op, const OplPromises *promises, bool lookup_first,
-            OplMoment now, OplDecision *decision)
+			OplMoment now, OplDecision *decision)
 {
 	/* The lost time line may have reissued it, too: look before sending. */
 	bool        look = lookup_first || (op->adopted && promises->recipe);
@@ -808,14 +806,14 @@ opl_reissue(const OplOperation *op, const OplPromises *promises, bool lookup_fir
 /* What another time line did for this operation nobody here can know. */
 OplDecision
 opl_adopt(const OplOperation *op, const OplPromises *promises, OplMoment created_at,
-          bool guarded, OplMoment now)
+		  bool guarded, OplMoment now)
 {
 	OplOperation adopted = *op;
 	OplFinding   lost = {.verdict = OPL_V_UNKNOWN,
-	                     .kind = OPL_KIND_SEND,
-	                     .started_at = now,
-	                     .retry_at = OPL_NEVER,
-	                     .same_generation = true};
+						 .kind = OPL_KIND_SEND,
+						 .started_at = now,
+						 .retry_at = OPL_NEVER,
+						 .same_generation = true};
 	Case         c = {&adopted, promises, &lost, now};
 	OplDecision  d;
 

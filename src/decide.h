@@ -20,10 +20,10 @@ typedef int64_t OplMoment;
 #define OPL_MINUTE (60 * OPL_SECOND)
 
 /* This generation is not sent any more, and why. */
-#define OPL_SEALS(X)                                                           \
-	X(NONE, "none")                                                            \
+#define OPL_SEALS(X)                                                            \
+	X(NONE, "none")                                                             \
 	X(REFUSED, "refused")   /* a refusal that may be the key's stored answer */ \
-	X(EVIDENCE, "evidence") /* an answer that may stem from an effect */       \
+	X(EVIDENCE, "evidence") /* an answer that may stem from an effect */        \
 	X(SEEN, "seen")         /* the provider showed us the object */
 
 typedef enum OplSeal
@@ -31,27 +31,27 @@ typedef enum OplSeal
 #define X(id, name) OPL_SEAL_##id,
 	OPL_SEALS(X)
 #undef X
-	OPL_SEAL_COUNT
+		OPL_SEAL_COUNT
 } OplSeal;
 
 /* What one exchange proves; classify.c says which, section 4.2 of the README. */
-#define OPL_VERDICTS(X)                                                        \
-	X(NOT_SENT, "not_sent")                                                    \
-	X(NOT_PROCESSED, "not_processed")                                          \
-	X(CONFIRMED, "confirmed")                                                  \
-	X(ACCEPTED, "accepted")                                                    \
-	X(REJECTED, "rejected")                                                    \
-	X(BLOCKED, "blocked")                                                      \
-	X(IN_PROGRESS, "in_progress")                                              \
-	X(ALREADY_DONE, "already_done")                                            \
-	X(MISMATCH, "mismatch")                                                    \
-	X(STORED_ERROR, "stored_error")                                            \
-	X(UNKNOWN, "unknown")                                                      \
-	X(FOUND, "found")                                                          \
-	X(FOUND_PENDING, "found_pending")                                          \
-	X(FOUND_FAILED, "found_failed")                                            \
-	X(ABSENT, "absent")                                                        \
-	X(CONTRADICTION, "contradiction")                                          \
+#define OPL_VERDICTS(X)               \
+	X(NOT_SENT, "not_sent")           \
+	X(NOT_PROCESSED, "not_processed") \
+	X(CONFIRMED, "confirmed")         \
+	X(ACCEPTED, "accepted")           \
+	X(REJECTED, "rejected")           \
+	X(BLOCKED, "blocked")             \
+	X(IN_PROGRESS, "in_progress")     \
+	X(ALREADY_DONE, "already_done")   \
+	X(MISMATCH, "mismatch")           \
+	X(STORED_ERROR, "stored_error")   \
+	X(UNKNOWN, "unknown")             \
+	X(FOUND, "found")                 \
+	X(FOUND_PENDING, "found_pending") \
+	X(FOUND_FAILED, "found_failed")   \
+	X(ABSENT, "absent")               \
+	X(CONTRADICTION, "contradiction") \
 	X(INCONCLUSIVE, "inconclusive")
 
 typedef enum OplVerdict
@@ -59,14 +59,14 @@ typedef enum OplVerdict
 #define X(id, name) OPL_V_##id,
 	OPL_VERDICTS(X)
 #undef X
-	OPL_VERDICT_COUNT
+		OPL_VERDICT_COUNT
 } OplVerdict;
 
 /* Which answers the provider keeps under an idempotency key. */
-#define OPL_STORES(X)                                                          \
-	X(NOTHING, "nothing")                                                      \
-	X(SUCCESS, "success")                                                      \
-	X(STATE, "state") /* not the answer: the object's present state */         \
+#define OPL_STORES(X)                                                  \
+	X(NOTHING, "nothing")                                              \
+	X(SUCCESS, "success")                                              \
+	X(STATE, "state") /* not the answer: the object's present state */ \
 	X(ALL, "all")
 
 typedef enum OplStores
@@ -74,7 +74,7 @@ typedef enum OplStores
 #define X(id, name) OPL_STORES_##id,
 	OPL_STORES(X)
 #undef X
-	OPL_STORES_COUNT
+		OPL_STORES_COUNT
 } OplStores;
 
 typedef enum OplStep
@@ -122,7 +122,7 @@ typedef struct OplOperation
 /* What a provider promises for an action, and how patient we are. */
 typedef struct OplPromises
 {
-	OplMoment ttl;    /* how long the key is remembered; 0: never resend */
+	OplMoment ttl; /* how long the key is remembered; 0: never resend */
 	OplStores stores;
 	bool      guards; /* while remembered, the key admits no second effect */
 	OplMoment margin; /* claim to send, at most; a client's lease instead */
@@ -144,9 +144,9 @@ typedef struct OplFinding
 {
 	OplVerdict verdict;
 	OplKind    kind;
-	bool       keyed;           /* the answer comes from behind the key store */
+	bool       keyed; /* the answer comes from behind the key store */
 	OplMoment  started_at;
-	OplMoment  retry_at;        /* Retry-After as a moment, or OPL_NEVER */
+	OplMoment  retry_at; /* Retry-After as a moment, or OPL_NEVER */
 	OplObject  object;
 	bool       object_failed;   /* this very object is on record as failed */
 	bool       same_generation; /* its marker is the present generation's */
@@ -175,11 +175,11 @@ typedef enum OplClaim
 
 /* Evidence: the tables of design sections 4.3 and 4.4. */
 extern OplDecision opl_decide(const OplOperation *op, const OplPromises *promises,
-                              const OplFinding *finding, OplMoment now);
+							  const OplFinding *finding, OplMoment now);
 
 /* A row of the agenda came due. */
 extern OplClaim opl_claim(const OplOperation *op, const OplPromises *promises,
-                          OplStep step, OplMoment now, OplDecision *decision);
+						  OplStep step, OplMoment now, OplDecision *decision);
 
 /* When an attempt that was claimed at `now` is over, whatever happened. */
 extern OplMoment opl_deadline(const OplPromises *promises, OplMoment now);
@@ -189,7 +189,7 @@ extern OplMoment opl_quiet_at(const OplOperation *op, const OplPromises *promise
 
 /* How an operation is born. */
 extern OplDecision opl_born(bool held, bool lookup_first, OplMoment not_after,
-                            OplMoment due_at);
+							OplMoment due_at);
 
 /* What people do. Each answers OPL_VERB_OK or why not. */
 typedef enum OplVerb
@@ -202,28 +202,28 @@ typedef enum OplVerb
 } OplVerb;
 
 extern OplVerb opl_cancel(const OplOperation *op, OplDecision *decision);
-extern OplVerb opl_approve(const OplOperation *op, bool lookup_first,
-                           OplMoment now, OplDecision *decision);
+extern OplVerb opl_approve(const OplOperation *op, bool lookup_first, OplMoment now,
+						   OplDecision *decision);
 extern OplVerb opl_reject(const OplOperation *op, OplDecision *decision);
 extern OplVerb opl_resolve(const OplOperation *op, const OplPromises *promises,
-                           OplState outcome, bool has_external_id, OplMoment now,
-                           OplDecision *decision);
+						   OplState outcome, bool has_external_id, OplMoment now,
+						   OplDecision *decision);
 extern OplVerb opl_reissue(const OplOperation *op, const OplPromises *promises,
-                           bool lookup_first, OplMoment now, OplDecision *decision);
+						   bool lookup_first, OplMoment now, OplDecision *decision);
 
 /* A copy, a promoted standby or a restored backup takes over (section 8).
  * `guarded`: fail-over where keys still guard (op_ledger.failover = continue). */
 extern OplDecision opl_adopt(const OplOperation *op, const OplPromises *promises,
-                             OplMoment created_at, bool guarded, OplMoment now);
+							 OplMoment created_at, bool guarded, OplMoment now);
 
 /* Names, for SQL and for stories. */
 extern const char *opl_seal_name(OplSeal seal);
-extern bool opl_seal_parse(const char *name, OplSeal *seal);
+extern bool        opl_seal_parse(const char *name, OplSeal *seal);
 extern const char *opl_verdict_name(OplVerdict verdict);
-extern bool opl_verdict_parse(const char *name, OplVerdict *verdict);
+extern bool        opl_verdict_parse(const char *name, OplVerdict *verdict);
 extern const char *opl_stores_name(OplStores stores);
-extern bool opl_stores_parse(const char *name, OplStores *stores);
+extern bool        opl_stores_parse(const char *name, OplStores *stores);
 extern const char *opl_step_name(OplStep step); /* NULL for none */
-extern bool opl_step_parse(const char *name, OplStep *step);
+extern bool        opl_step_parse(const char *name, OplStep *step);
 
 #endif

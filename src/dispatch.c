@@ -4,7 +4,8 @@
  *	  claim    mark `submitted`, COMMIT synchronously    from here on it may have happened
  *	  send     no transaction is open while the network is
  *	  judge    evidence -> verdict -> decision           pure functions
- *	  settle   write attempt and new state, COMMIT       now we know (or know that we don't)
+ *	  settle   write attempt and new state, COMMIT       now we know (or know that we
+ *don't)
  *
  * Not marked = certainly never sent. Marked = may have taken effect, whatever
  * came back. A turn settles what came back and claims what may go out, in one
@@ -94,8 +95,8 @@ static TimestampTz   next_turn_at = 0;
 static TimestampTz   last_turn_at = 0;
 static TimestampTz   ticked_at = 0;
 static int           turns = 0;
-static int           items = 0;     /* that the present turn works on */
-static char          suspect[1024]; /* the only one of them, if there is one */
+static int           items = 0;       /* that the present turn works on */
+static char          suspect[1024];   /* the only one of them, if there is one */
 static char          condemned[1024]; /* goes to a person in the next turn */
 static char          last_failure[256];
 static const char   *told_fault = NULL;
@@ -298,7 +299,8 @@ static bool
 is_current(const Exchange *exchange, const LedgerOperation *operation)
 {
 	return operation->op.generation == exchange->generation &&
-	       operation->op.attempts == exchange->n && operation->op.state == exchange->state;
+		   operation->op.attempts == exchange->n &&
+		   operation->op.state == exchange->state;
 }
 
 static OplFinding
@@ -306,10 +308,10 @@ finding_of(const Exchange *exchange, const LedgerOperation *operation)
 {
 	const Judgement *judgement = &exchange->judgement;
 	OplFinding       finding = {.verdict = judgement->verdict,
-	                            .keyed = judgement->keyed,
-	                            .started_at = exchange->evidence.started_at,
-	                            .retry_at = judgement->retry_at,
-	                            .dice = pg_prng_double(&pg_global_prng_state)};
+								.keyed = judgement->keyed,
+								.started_at = exchange->evidence.started_at,
+								.retry_at = judgement->retry_at,
+								.dice = pg_prng_double(&pg_global_prng_state)};
 
 	if (!is_current(exchange, operation))
 		finding.kind = OPL_KIND_LATE;
@@ -355,15 +357,15 @@ add_attempt(Turn *t, const Exchange *exchange)
 static void
 pause_provider(const Exchange *exchange)
 {
-	const char *note = psprintf("%s, seen by \"%s\"%s%s", exchange->judgement.reason,
-	                            exchange->op_id, exchange->evidence.error[0] ? ": " : "",
-	                            exchange->evidence.error);
+	const char *note =
+		psprintf("%s, seen by \"%s\"%s%s", exchange->judgement.reason, exchange->op_id,
+				 exchange->evidence.error[0] ? ": " : "", exchange->evidence.error);
 
 	if (ledger_pause(exchange->provider, note))
 		ereport(WARNING,
-		        (errmsg("provider \"%s\" is paused: %s", exchange->provider, note),
-		         errhint("Repair the cause, then call op_provider_resume('%s').",
-		                 exchange->provider)));
+				(errmsg("provider \"%s\" is paused: %s", exchange->provider, note),
+				 errhint("Repair the cause, then call op_provider_resume('%s').",
+						 exchange->provider)));
 }
 
 static void
@@ -432,10 +434,8 @@ add_lost(Turn *t, const LedgerOperation *operation)
 static void
 put_off(Turn *t, const LedgerOperation *operation, OplStep step)
 {
-	OplDecision   later = {.after = operation->op,
-	                       .step = step,
-	                       .due_at = t->now + PUT_OFF,
-	                       .moved = true};
+	OplDecision later = {
+		.after = operation->op, .step = step, .due_at = t->now + PUT_OFF, .moved = true};
 	LedgerChange *change = add_change(t, operation, &later);
 
 	change->claimed = true;
@@ -445,18 +445,20 @@ put_off(Turn *t, const LedgerOperation *operation, OplStep step)
 static void
 claim(Turn *t, const LedgerDue *due, LedgerOperation *operation)
 {
-	LedgerRequest *request = find(t->requests, t->nrequests, sizeof(LedgerRequest), due->op_id);
-	Action        *action = action_get(operation->action);
-	OplDecision    decision;
-	OplClaim       what;
-	LedgerChange  *change;
+	LedgerRequest *request =
+		find(t->requests, t->nrequests, sizeof(LedgerRequest), due->op_id);
+	Action       *action = action_get(operation->action);
+	OplDecision   decision;
+	OplClaim      what;
+	LedgerChange *change;
 
 	if (!request)
 		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
-		                errmsg("operation \"%s\" has no request of generation %d",
-		                       operation->op_id, operation->op.generation)));
+						errmsg("operation \"%s\" has no request of generation %d",
+							   operation->op_id, operation->op.generation)));
 	operation->op.not_after = request->not_after;
-	what = opl_claim(&operation->op, &action->spec->promises, due->step, t->now, &decision);
+	what =
+		opl_claim(&operation->op, &action->spec->promises, due->step, t->now, &decision);
 	if (operation->op.state == OPL_SUBMITTED)
 		add_lost(t, operation);
 	change = add_change(t, operation, &decision);
@@ -465,7 +467,8 @@ claim(Turn *t, const LedgerDue *due, LedgerOperation *operation)
 	if (what == OPL_CLAIM_NOTHING)
 		return;
 	flight_prepare(operation, request, action,
-	               what == OPL_CLAIM_SEND ? OPL_STEP_SEND : OPL_STEP_LOOKUP, &decision, t->now);
+				   what == OPL_CLAIM_SEND ? OPL_STEP_SEND : OPL_STEP_LOOKUP, &decision,
+				   t->now);
 	t->nclaimed++;
 }
 
@@ -545,7 +548,7 @@ answer_nudges(Turn *t)
 		const char *op_id = operations[i].op_id;
 
 		if (find(held, nheld, sizeof(char *), op_id) && !is_changed(t, op_id) &&
-		    !flight_has(op_id, operations[i].op.attempts))
+			!flight_has(op_id, operations[i].op.attempts))
 			answer_nudge(t, &operations[i]);
 	}
 }
@@ -562,9 +565,10 @@ at_home(void)
 	const char *fault = home_fault(homes, n, &here);
 
 	if (fault && fault != told_fault)
-		ereport(WARNING, (errmsg("op_ledger sends nothing from database %u", MyDatabaseId),
-		                  errdetail("Because %s.", fault),
-		                  errhint("SELECT * FROM op_health() says what to do.")));
+		ereport(WARNING,
+				(errmsg("op_ledger sends nothing from database %u", MyDatabaseId),
+				 errdetail("Because %s.", fault),
+				 errhint("SELECT * FROM op_health() says what to do.")));
 	told_fault = fault;
 	return fault == NULL;
 }
@@ -609,7 +613,8 @@ work(Turn *t, bool claiming, bool ticked)
 		take_due(t);
 	items = t->nanswers + t->ndue;
 	if (items == 1)
-		strlcpy(suspect, t->nanswers ? t->answers[0]->op_id : t->due[0].op_id, sizeof(suspect));
+		strlcpy(suspect, t->nanswers ? t->answers[0]->op_id : t->due[0].op_id,
+				sizeof(suspect));
 	t->changes = palloc0(sizeof(LedgerChange) * (items + 1));
 	t->attempts = palloc0(sizeof(LedgerAttempt) * (items + 1));
 	if (items > 0)
@@ -648,7 +653,8 @@ condemn(void)
 	ledger_save(&change, 1, GetCurrentTimestamp());
 	ledger_plan(&change, 1, my_epoch);
 	ledger_event(op_id, "op_ledger", "review", last_failure);
-	ereport(WARNING, (errmsg("operation \"%s\" is handed to a person: %s", op_id, last_failure)));
+	ereport(WARNING,
+			(errmsg("operation \"%s\" is handed to a person: %s", op_id, last_failure)));
 }
 
 /* After the commit: what is marked goes out, what is stored is forgotten. */
@@ -673,10 +679,10 @@ finish(Turn *t)
 TurnResult
 dispatch_turn(bool claiming)
 {
-	Turn       *t;
-	Oid         schema;
-	bool        ticked;
-	TurnResult  result = TURN_DONE;
+	Turn      *t;
+	Oid        schema;
+	bool       ticked;
+	TurnResult result = TURN_DONE;
 
 	begin();
 	t = palloc0(sizeof(Turn));
@@ -730,7 +736,7 @@ dispatch_start(int64 *epoch)
 
 	if (!turn_context)
 		turn_context = AllocSetContextCreate(TopMemoryContext, "op_ledger turn",
-		                                     ALLOCSET_DEFAULT_SIZES);
+											 ALLOCSET_DEFAULT_SIZES);
 	begin();
 	my_extension = home_extension(&schema);
 	if (OidIsValid(my_extension))

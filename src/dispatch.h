@@ -22,7 +22,7 @@ extern long dispatch_wait(bool woken);
 /* One turn. When it raises, nothing has changed but the transaction, which the
  * caller aborts before it calls dispatch_failed(). */
 extern TurnResult dispatch_turn(bool claiming);
-extern void dispatch_failed(int sqlstate, const char *message);
+extern void       dispatch_failed(int sqlstate, const char *message);
 
 /* The process is about to leave: what has no answer yet is unknown from now on. */
 extern void dispatch_abandon(void);

@@ -16,8 +16,8 @@ typedef struct Request
 	const char **headers; /* "Name: value" lines, NULL at the end */
 	const char  *body;    /* bytes, not text; NULL: none */
 	size_t       body_len;
-	const char  *ca_file; /* NULL: the system's */
-	const char  *proxy;   /* NULL: none, whatever the environment says */
+	const char  *ca_file;         /* NULL: the system's */
+	const char  *proxy;           /* NULL: none, whatever the environment says */
 	int64        connect_timeout; /* microseconds */
 	int64        total_timeout;   /* microseconds, from the hand-over to the wire */
 	size_t       response_limit;  /* bytes of body that are kept */

@@ -5,8 +5,9 @@
  *
  *  1. What is not in the table is an error: a misspelt promise would otherwise
  *     be a promise not kept.
- *  2. An error names the field by its path and says what it must be. It never
- *     shows the value: somebody may have pasted a secret there.
+ *  2. An error names the field by its path and says what it must be. It does not
+ *     show the value, since somebody may have pasted a secret there; of a
+ *     jsonpath it shows where it went wrong.
  *  3. Nothing is half read: the first fault ends the reading.
  */
 #include "postgres.h"
@@ -18,55 +19,13 @@
 #include "errors.h"
 #include "lib/stringinfo.h"
 #include "scan.h"
+#include "tree.h"
 #include "utils/builtins.h"
 #include "utils/formatting.h"
 #include "utils/numeric.h"
 #include "utils/varlena.h"
 
 #define LONGEST_NAME 63
-
-/* ----------------------------------------------------------------- JSON */
-
-bool
-json_is_object(const JsonbValue *value)
-{
-	return value->type == jbvBinary && JsonContainerIsObject(value->val.binary.data);
-}
-
-bool
-json_is_array(const JsonbValue *value)
-{
-	return value->type == jbvBinary && JsonContainerIsArray(value->val.binary.data);
-}
-
-const char *
-json_kind(const JsonbValue *value)
-{
-	switch (value->type)
-	{
-		case jbvNull:
-			return "null";
-		case jbvString:
-			return "a string";
-		case jbvNumeric:
-			return "a number";
-		case jbvBool:
-			return "a boolean";
-		default:
-			return json_is_object(value) ? "an object" : "an array";
-	}
-}
-
-bool
-json_member(const JsonbContainer *object, const char *name, JsonbValue *value)
-{
-	/* The function reads only; its parameter lacks the const. */
-	JsonbContainer *container = unconstify(JsonbContainer *, object);
-
-	if (!JsonContainerIsObject(container))
-		return false;
-	return getKeyJsonValueFromContainer(container, name, strlen(name), value) != NULL;
-}
 
 /* --------------------------------------------------------- nearest names */
 
@@ -76,7 +35,8 @@ distance(const char *a, const char *b, int limit)
 	char *x = asc_tolower(a, strlen(a));
 	char *y = asc_tolower(b, strlen(b));
 
-	return varstr_levenshtein_less_equal(x, strlen(x), y, strlen(y), 1, 1, 1, limit, true);
+	return varstr_levenshtein_less_equal(x, strlen(x), y, strlen(y), 1, 1, 1, limit,
+										 true);
 }
 
 const char *
@@ -196,25 +156,26 @@ hint_for_unknown(const Reading *reading, const char *parent, const char *name)
 	return psprintf("Known here: %s.", known.data);
 }
 
-static void pg_attribute_noreturn()
-unknown_field(const Reading *reading, const char *parent, const char *name,
-              const char *path)
+static void
+pg_attribute_noreturn() unknown_field(const Reading *reading, const char *parent,
+									  const char *name, const char *path)
 {
 	ereport(ERROR, errcode(OPL_ERR_SPEC),
-	        errmsg("unknown field \"%s\" in %s", path, reading->what),
-	        errhint("%s", hint_for_unknown(reading, parent, name)));
+			errmsg("unknown field \"%s\" in %s", path, reading->what),
+			errhint("%s", hint_for_unknown(reading, parent, name)));
 }
 
 void
 field_fault(const Place *place, const char *must, const char *detail, const char *hint)
 {
 	ereport(ERROR, errcode(OPL_ERR_SPEC),
-	        errmsg("field \"%s\" in %s %s", place->path, place->reading->what, must),
-	        detail ? errdetail("%s", detail) : 0, hint ? errhint("%s", hint) : 0);
+			errmsg("field \"%s\" in %s %s", place->path, place->reading->what, must),
+			detail ? errdetail("%s", detail) : 0, hint ? errhint("%s", hint) : 0);
 }
 
-static void pg_attribute_noreturn()
-wrong_kind(const Place *place, const char *must, const JsonbValue *value)
+static void
+pg_attribute_noreturn()
+	wrong_kind(const Place *place, const char *must, const JsonbValue *value)
 {
 	field_fault(place, must, psprintf("It is %s.", json_kind(value)), NULL);
 }
@@ -233,7 +194,7 @@ sentence(const char *fault)
 
 static void
 check_required(const Reading *reading, const char *parent, const char *path,
-               const JsonbContainer *object)
+			   const JsonbContainer *object)
 {
 	JsonbValue value;
 
@@ -243,15 +204,15 @@ check_required(const Reading *reading, const char *parent, const char *path,
 			continue;
 		if (!json_member(object, leaf_of(f->path), &value) || value.type == jbvNull)
 			ereport(ERROR, errcode(OPL_ERR_SPEC),
-			        errmsg("field \"%s%s%s\" is missing in %s", path,
-			               *path ? "." : "", leaf_of(f->path), reading->what));
+					errmsg("field \"%s%s%s\" is missing in %s", path, *path ? "." : "",
+						   leaf_of(f->path), reading->what));
 	}
 }
 
 /* Each member of `object`, whose rows stand in `parent`. */
 static void
 read_object_at(const Reading *reading, const char *parent, const char *path,
-               const JsonbContainer *object, void *base)
+			   const JsonbContainer *object, void *base)
 {
 	JsonbIterator     *it = JsonbIteratorInit(unconstify(JsonbContainer *, object));
 	JsonbIteratorToken token;
@@ -259,8 +220,8 @@ read_object_at(const Reading *reading, const char *parent, const char *path,
 
 	while ((token = JsonbIteratorNext(&it, &value, true)) != WJB_DONE)
 	{
-		char        *name;
-		Place        place = {reading, NULL, NULL, base};
+		char *name;
+		Place place = {reading, NULL, NULL, base};
 
 		if (token != WJB_KEY)
 			continue;
@@ -272,7 +233,7 @@ read_object_at(const Reading *reading, const char *parent, const char *path,
 			unknown_field(reading, parent, name, place.path);
 		if (!allowed(reading, place.field))
 			field_fault(&place, "is for the provider as a whole", NULL,
-			            "Set it in the provider's spec.");
+						"Set it in the provider's spec.");
 		if (value.type != jbvNull)
 			place.field->read(&place, &value);
 	}
@@ -285,7 +246,7 @@ fields_read(const Reading *reading, Jsonb *object, void *base)
 {
 	if (!JB_ROOT_IS_OBJECT(object))
 		ereport(ERROR, errcode(OPL_ERR_SPEC),
-		        errmsg("%s must be a JSON object", reading->what));
+				errmsg("%s must be a JSON object", reading->what));
 	read_object_at(reading, "", "", &object->root, base);
 }
 
@@ -307,7 +268,7 @@ read_members(const Place *place, const JsonbValue *value)
 	if (!json_is_object(value))
 		wrong_kind(place, "must be an object", value);
 	read_object_at(place->reading, place->field->path, place->path,
-	               value->val.binary.data, place->base);
+				   value->val.binary.data, place->base);
 }
 
 /* Room for `count` structs, known to the struct around. */
@@ -347,8 +308,8 @@ read_map(const Place *place, const JsonbValue *value)
 		if (!json_is_object(&v))
 			wrong_kind(&member, "must be an object", &v);
 		*(char **) (each + many->name_offset) = name;
-		read_object_at(place->reading, psprintf("%s.*", place->field->path),
-		               member.path, v.val.binary.data, each);
+		read_object_at(place->reading, psprintf("%s.*", place->field->path), member.path,
+					   v.val.binary.data, each);
 		each += many->size;
 	}
 }
@@ -372,8 +333,8 @@ read_list(const Place *place, const JsonbValue *value)
 		element.path = psprintf("%s[%d]", place->path, i);
 		if (!json_is_object(v))
 			wrong_kind(&element, "must be an object", v);
-		read_object_at(place->reading, psprintf("%s[]", place->field->path),
-		               element.path, v->val.binary.data, each + i * many->size);
+		read_object_at(place->reading, psprintf("%s[]", place->field->path), element.path,
+					   v->val.binary.data, each + i * many->size);
 	}
 }
 
@@ -401,10 +362,10 @@ read_name(const Place *place, const JsonbValue *value)
 	char *name = field_text(place, value);
 
 	if (strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	                 "0123456789!#$%&'*+-.^_`|~") != strlen(name))
+					 "0123456789!#$%&'*+-.^_`|~") != strlen(name))
 		field_fault(place, "must be the name of a header", NULL,
-		            "Header names are letters, digits and hyphens, such as "
-		            "\"Idempotency-Key\".");
+					"Header names are letters, digits and hyphens, such as "
+					"\"Idempotency-Key\".");
 	*(char **) field_target(place) = name;
 }
 
@@ -412,7 +373,7 @@ static double
 number_of(const JsonbValue *value)
 {
 	Datum d = DirectFunctionCall1(numeric_float8_no_overflow,
-	                              NumericGetDatum(value->val.numeric));
+								  NumericGetDatum(value->val.numeric));
 
 	return DatumGetFloat8(d);
 }
@@ -423,10 +384,10 @@ check_range(const Place *place, double number)
 	const Field *f = place->field;
 
 	if ((f->min != 0 || f->max != 0) && (number < f->min || number > f->max))
-		field_fault(place,
-		            psprintf("must be from " INT64_FORMAT " to " INT64_FORMAT, f->min,
-		                     f->max),
-		            NULL, NULL);
+		field_fault(
+			place,
+			psprintf("must be from " INT64_FORMAT " to " INT64_FORMAT, f->min, f->max),
+			NULL, NULL);
 }
 
 void
@@ -475,21 +436,22 @@ void
 read_duration(const Place *place, const JsonbValue *value)
 {
 	const Field *f = place->field;
-	const char  *hint = "Write a number and a unit, such as \"30 s\", \"24 h\" or \"3 d\".";
-	int64        duration;
-	char        *fault;
+	const char  *hint =
+		"Write a number and a unit, such as \"30 s\", \"24 h\" or \"3 d\".";
+	int64 duration;
+	char *fault;
 
 	if (value->type != jbvString)
-		field_fault(place, "must be a duration",
-		            psprintf("It is %s.", json_kind(value)), hint);
+		field_fault(place, "must be a duration", psprintf("It is %s.", json_kind(value)),
+					hint);
 	if (!scan_duration(field_text(place, value), &duration, &fault))
 		field_fault(place, "must be a duration", sentence(fault), hint);
 	if (duration < f->min)
 		field_fault(place, psprintf("must be at least %s", duration_text(f->min)), NULL,
-		            NULL);
+					NULL);
 	if (f->max != 0 && duration > f->max)
 		field_fault(place, psprintf("must be at most %s", duration_text(f->max)), NULL,
-		            NULL);
+					NULL);
 	*(int64 *) field_target(place) = duration;
 }
 
@@ -525,7 +487,7 @@ read_choice(const Place *place, const JsonbValue *value)
 	}
 	meant = nearest_name(chosen, names, n);
 	field_fault(place, psprintf("must be one of %s", all.data), NULL,
-	            meant ? psprintf("Perhaps you meant \"%s\".", meant) : NULL);
+				meant ? psprintf("Perhaps you meant \"%s\".", meant) : NULL);
 }
 
 static void
@@ -535,8 +497,9 @@ read_jsonpath(const Place *place, const JsonbValue *value, bool condition)
 	JsonPath *path = scan_path(field_text(place, value), condition, &fault);
 
 	if (path == NULL)
-		field_fault(place, condition ? "must be a jsonpath condition" : "must be a jsonpath",
-		            sentence(fault), NULL);
+		field_fault(place,
+					condition ? "must be a jsonpath condition" : "must be a jsonpath",
+					sentence(fault), NULL);
 	*(JsonPath **) field_target(place) = path;
 }
 

@@ -17,10 +17,10 @@ typedef struct Field Field;
 /* Where an object stands that is being read. */
 typedef struct Reading
 {
-	const char  *what;   /* for messages: spec of action "stripe.refund" */
-	const Field *table;  /* ends with a path of NULL */
-	int          level;  /* rows that have other levels only are refused */
-	bool         whole;  /* required fields must be there */
+	const char  *what;  /* for messages: spec of action "stripe.refund" */
+	const Field *table; /* ends with a path of NULL */
+	int          level; /* rows that have other levels only are refused */
+	bool         whole; /* required fields must be there */
 } Reading;
 
 /* One field as it was written. */
@@ -45,9 +45,9 @@ struct Field
 	const char *path;
 	FieldReader read;
 	int         flags;
-	int         offset; /* of the target in its struct, or FIELD_NOWHERE */
+	int         offset;   /* of the target in its struct, or FIELD_NOWHERE */
 	int64       min, max; /* of numbers and durations; both 0: any */
-	const void *extra;  /* what the reader needs besides */
+	const void *extra;    /* what the reader needs besides */
 };
 
 /* Members of a map or elements of a list, each a struct of its own. */
@@ -56,7 +56,7 @@ typedef struct FieldMany
 	size_t size;         /* of one */
 	int    array_offset; /* of the pointer to them, in the struct around */
 	int    count_offset;
-	int    name_offset;  /* of the member's name in its own struct (maps) */
+	int    name_offset; /* of the member's name in its own struct (maps) */
 } FieldMany;
 
 /* Read `object` into `base`. Raises OL003 for an unknown field, with the nearest
@@ -68,35 +68,25 @@ extern void read_members(const Place *place, const JsonbValue *value); /* object
 extern void read_map(const Place *place, const JsonbValue *value);     /* FieldMany */
 extern void read_list(const Place *place, const JsonbValue *value);    /* FieldMany */
 extern void read_text(const Place *place, const JsonbValue *value);    /* char * */
-extern void read_name(const Place *place, const JsonbValue *value);    /* char *, HTTP token */
-extern void read_integer(const Place *place, const JsonbValue *value); /* int */
-extern void read_number(const Place *place, const JsonbValue *value);  /* double */
-extern void read_boolean(const Place *place, const JsonbValue *value); /* bool */
-extern void read_duration(const Place *place, const JsonbValue *value); /* int64 */
-extern void read_moment(const Place *place, const JsonbValue *value);  /* int64 */
-extern void read_choice(const Place *place, const JsonbValue *value);  /* int; names */
-extern void read_path(const Place *place, const JsonbValue *value);    /* JsonPath * */
+extern void read_name(const Place      *place,
+					  const JsonbValue *value); /* char *, HTTP token */
+extern void read_integer(const Place *place, const JsonbValue *value);   /* int */
+extern void read_number(const Place *place, const JsonbValue *value);    /* double */
+extern void read_boolean(const Place *place, const JsonbValue *value);   /* bool */
+extern void read_duration(const Place *place, const JsonbValue *value);  /* int64 */
+extern void read_moment(const Place *place, const JsonbValue *value);    /* int64 */
+extern void read_choice(const Place *place, const JsonbValue *value);    /* int; names */
+extern void read_path(const Place *place, const JsonbValue *value);      /* JsonPath * */
 extern void read_condition(const Place *place, const JsonbValue *value); /* JsonPath * */
-extern void read_object(const Place *place, const JsonbValue *value);  /* JsonbValue * */
-extern void read_paths(const Place *place, const JsonbValue *value);   /* not kept */
-extern void read_any(const Place *place, const JsonbValue *value);     /* JsonbValue * */
+extern void read_object(const Place *place, const JsonbValue *value); /* JsonbValue * */
+extern void read_paths(const Place *place, const JsonbValue *value);  /* not kept */
+extern void read_any(const Place *place, const JsonbValue *value);    /* JsonbValue * */
 
 /* For readers elsewhere. */
 extern void *field_target(const Place *place);
-extern void field_fault(const Place *place, const char *must, const char *detail,
-                        const char *hint) pg_attribute_noreturn();
+extern void  field_fault(const Place *place, const char *must, const char *detail,
+						 const char *hint) pg_attribute_noreturn();
 extern char *field_text(const Place *place, const JsonbValue *value);
-
-/* What kind of JSON it is, with its article. */
-extern const char *json_kind(const JsonbValue *value);
-
-/* A member of an object; false: it is not there. */
-extern bool json_member(const JsonbContainer *object, const char *name,
-                        JsonbValue *value);
-
-/* Is it an object, an array? */
-extern bool json_is_object(const JsonbValue *value);
-extern bool json_is_array(const JsonbValue *value);
 
 /* The name that was probably meant, or NULL. */
 extern const char *nearest_name(const char *name, const char *const *names, int count);

@@ -107,14 +107,14 @@ put_send(Exchange *exchange, const LedgerRequest *frozen, char *secret)
 }
 
 static void
-put_lookup(Exchange *exchange, const LedgerOperation *operation, const LedgerRequest *frozen,
-           char *secret)
+put_lookup(Exchange *exchange, const LedgerOperation *operation,
+		   const LedgerRequest *frozen, char *secret)
 {
 	Request *out = &exchange->request;
 	Frozen   lookup;
 
 	profile_lookup(exchange->action->spec, operation->op_id, operation->op.generation,
-	               frozen->args, operation->external_id, &lookup);
+				   frozen->args, operation->external_id, &lookup);
 	out->method = lookup.method;
 	out->url = lookup.url;
 	out->headers = with_secret(lookup.headers, lookup.nheaders, secret);
@@ -137,8 +137,9 @@ answer_blocked(Exchange *exchange, const char *reason, const char *why, Timestam
 {
 	exchange->evidence.started_at = exchange->evidence.finished_at = now;
 	strlcpy(exchange->evidence.error, why, sizeof(exchange->evidence.error));
-	put_judgement(exchange, exchange->step == OPL_STEP_SEND ? OPL_V_BLOCKED : OPL_V_INCONCLUSIVE,
-	              reason);
+	put_judgement(exchange,
+				  exchange->step == OPL_STEP_SEND ? OPL_V_BLOCKED : OPL_V_INCONCLUSIVE,
+				  reason);
 }
 
 static void
@@ -152,15 +153,16 @@ put_limits(Exchange *exchange, TimestampTz now)
 	out->connect_timeout = spec->connect_timeout;
 	out->total_timeout = spec->promises.timeout;
 	out->response_limit = spec->response_limit;
-	out->send_before = exchange->step == OPL_STEP_SEND ? now + spec->promises.margin : DT_NOEND;
+	out->send_before =
+		exchange->step == OPL_STEP_SEND ? now + spec->promises.margin : DT_NOEND;
 }
 
 void
-flight_prepare(const LedgerOperation *operation, const LedgerRequest *request, Action *action,
-               OplStep step, const OplDecision *decision, TimestampTz now)
+flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
+			   Action *action, OplStep step, const OplDecision *decision, TimestampTz now)
 {
-	MemoryContext context =
-		AllocSetContextCreate(TopMemoryContext, "op_ledger exchange", ALLOCSET_SMALL_SIZES);
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "op_ledger exchange",
+												  ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	Exchange     *exchange = palloc0(sizeof(Exchange));
 	char         *secret;
@@ -214,7 +216,8 @@ flight_depart(void)
 {
 	while (!dlist_is_empty(&prepared))
 	{
-		Exchange *exchange = dlist_container(Exchange, node, dlist_pop_head_node(&prepared));
+		Exchange *exchange =
+			dlist_container(Exchange, node, dlist_pop_head_node(&prepared));
 
 		if (exchange->judged)
 		{
@@ -253,8 +256,8 @@ judge(Exchange *exchange)
 	const Spec   *spec = exchange->action->spec;
 
 	exchange->judgement = exchange->step == OPL_STEP_SEND
-	                          ? classify_send(spec, &ours, &exchange->evidence)
-	                          : classify_lookup(spec, &ours, &exchange->evidence);
+							  ? classify_send(spec, &ours, &exchange->evidence)
+							  : classify_lookup(spec, &ours, &exchange->evidence);
 	exchange->judged = true;
 	MemoryContextSwitchTo(old);
 }
@@ -343,7 +346,8 @@ flight_oldest_answer(void)
 {
 	if (dlist_is_empty(&answered))
 		return 0;
-	return dlist_container(Exchange, node, dlist_head_node(&answered))->evidence.finished_at;
+	return dlist_container(Exchange, node, dlist_head_node(&answered))
+		->evidence.finished_at;
 }
 
 void
@@ -353,11 +357,13 @@ flight_abandon(void)
 
 	while (!dlist_is_empty(&on_wire))
 	{
-		Exchange *exchange = dlist_container(Exchange, node, dlist_pop_head_node(&on_wire));
+		Exchange *exchange =
+			dlist_container(Exchange, node, dlist_pop_head_node(&on_wire));
 
 		exchange->evidence.finished_at = now;
-		put_judgement(exchange, exchange->step == OPL_STEP_SEND ? OPL_V_UNKNOWN : OPL_V_INCONCLUSIVE,
-		              "lost");
+		put_judgement(
+			exchange,
+			exchange->step == OPL_STEP_SEND ? OPL_V_UNKNOWN : OPL_V_INCONCLUSIVE, "lost");
 		dlist_push_tail(&answered, &exchange->node);
 		n_on_wire--;
 		n_answered++;

@@ -19,22 +19,22 @@ typedef struct Exchange
 	MemoryContext context;
 	char         *op_id;
 	char         *provider;
-	Action       *action;     /* as it was at the claim */
+	Action       *action; /* as it was at the claim */
 	OplStep       step;
-	int           n;          /* its number among the operation's exchanges */
+	int           n; /* its number among the operation's exchanges */
 	int           generation;
-	OplState      state;      /* of the operation, since the claim */
+	OplState      state; /* of the operation, since the claim */
 	TimestampTz   not_after;
 	Request       request;
 	Evidence      evidence;
-	Judgement     judgement;  /* valid when judged */
+	Judgement     judgement; /* valid when judged */
 	bool          judged;
 } Exchange;
 
 /* What is to be sent after the commit. Copies what it needs. */
 extern void flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
-                           Action *action, OplStep step, const OplDecision *decision,
-                           TimestampTz now);
+						   Action *action, OplStep step, const OplDecision *decision,
+						   TimestampTz now);
 
 /* The commit did not happen: nothing was claimed. */
 extern void flight_discard(void);

@@ -18,18 +18,20 @@
 #include "mb/pg_wchar.h"
 #include "secret.h"
 #include "template.h"
+#include "tree.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "wire.h"
 
 /* ------------------------------------------------------------- arguments */
 
-static void pg_attribute_noreturn()
-wrong_argument(const char *action, const char *name, const char *must, const char *detail)
+static void
+pg_attribute_noreturn() wrong_argument(const char *action, const char *name,
+									   const char *must, const char *detail)
 {
 	ereport(ERROR, errcode(OPL_ERR_ARGUMENT),
-	        errmsg("argument \"%s\" of action \"%s\" %s", name, action, must),
-	        detail ? errdetail("%s", detail) : 0);
+			errmsg("argument \"%s\" of action \"%s\" %s", name, action, must),
+			detail ? errdetail("%s", detail) : 0);
 }
 
 static char *
@@ -90,7 +92,7 @@ check_type(const SpecArg *arg, const char *action, const JsonbValue *value)
 	{
 		if (strcmp(arg->type, type_tests[i].type) == 0 && !type_tests[i].fits(value))
 			wrong_argument(action, arg->name, type_tests[i].must,
-			               psprintf("It is %s.", json_kind(value)));
+						   psprintf("It is %s.", json_kind(value)));
 	}
 }
 
@@ -125,10 +127,12 @@ check_bounds(const SpecArg *arg, const char *action, const JsonbValue *value)
 		return;
 	if (arg->has_min && compare(size, arg->min) < 0)
 		wrong_argument(action, arg->name,
-		               psprintf("must be at least %s%s", numeric_text(arg->min), of), NULL);
+					   psprintf("must be at least %s%s", numeric_text(arg->min), of),
+					   NULL);
 	if (arg->has_max && compare(size, arg->max) > 0)
 		wrong_argument(action, arg->name,
-		               psprintf("must be at most %s%s", numeric_text(arg->max), of), NULL);
+					   psprintf("must be at most %s%s", numeric_text(arg->max), of),
+					   NULL);
 }
 
 static void
@@ -139,10 +143,10 @@ check_one_of(const SpecArg *arg, const char *action, const JsonbValue *value)
 	if (arg->one_of == NULL)
 		return;
 	if (IsAJsonbScalar(value) &&
-	    findJsonbValueFromContainer(&arg->one_of->root, JB_FARRAY, &sought) != NULL)
+		findJsonbValueFromContainer(&arg->one_of->root, JB_FARRAY, &sought) != NULL)
 		return;
 	wrong_argument(action, arg->name, "is none of the values it may have",
-	               psprintf("They are %s.", JsonbToCString(NULL, &arg->one_of->root, 0)));
+				   psprintf("They are %s.", JsonbToCString(NULL, &arg->one_of->root, 0)));
 }
 
 static void
@@ -161,8 +165,9 @@ check_argument(const SpecArg *arg, const char *action, Jsonb *args)
 	check_one_of(arg, action, &value);
 }
 
-static void pg_attribute_noreturn()
-unknown_argument(const Spec *spec, const char *action, const char *name)
+static void
+pg_attribute_noreturn()
+	unknown_argument(const Spec *spec, const char *action, const char *name)
 {
 	const char   **names = palloc(sizeof(char *) * (spec->nargs + 1));
 	const char    *meant;
@@ -176,10 +181,10 @@ unknown_argument(const Spec *spec, const char *action, const char *name)
 	}
 	meant = nearest_name(name, names, spec->nargs);
 	ereport(ERROR, errcode(OPL_ERR_ARGUMENT),
-	        errmsg("action \"%s\" has no argument \"%s\"", action, name),
-	        meant            ? errhint("Perhaps you meant \"%s\".", meant)
-	        : spec->nargs > 0 ? errhint("It takes: %s.", all.data)
-	                         : errhint("It takes no arguments."));
+			errmsg("action \"%s\" has no argument \"%s\"", action, name),
+			meant             ? errhint("Perhaps you meant \"%s\".", meant)
+			: spec->nargs > 0 ? errhint("It takes: %s.", all.data)
+							  : errhint("It takes no arguments."));
 }
 
 void
@@ -191,7 +196,7 @@ profile_check_args(const Spec *spec, const char *action, Jsonb *args)
 
 	if (!JB_ROOT_IS_OBJECT(args))
 		ereport(ERROR, errcode(OPL_ERR_ARGUMENT),
-		        errmsg("arguments of action \"%s\" must be a JSON object", action));
+				errmsg("arguments of action \"%s\" must be a JSON object", action));
 	it = JsonbIteratorInit(&args->root);
 	while ((token = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
 	{
@@ -226,7 +231,7 @@ add_header(Frozen *frozen, const char *name, const char *value)
 
 	if (fault != NULL)
 		ereport(ERROR, errcode(OPL_ERR_ARGUMENT), errmsg("header \"%s\" %s", name, fault),
-		        errdetail("A header is one line of printable text."));
+				errdetail("A header is one line of printable text."));
 	frozen->headers[frozen->nheaders++] = line;
 }
 
@@ -238,10 +243,11 @@ is_left_out(const JsonbValue *value, const Scope *scope)
 	char      *text = pnstrdup(value->val.string.val, value->val.string.len);
 	List      *names = template_names(value);
 
-	if (list_length(names) != 1 || strcmp(text, psprintf("{%s}", (char *) linitial(names))) != 0)
+	if (list_length(names) != 1 ||
+		strcmp(text, psprintf("{%s}", (char *) linitial(names))) != 0)
 		return false;
 	if (strcmp(linitial(names), "op_id") == 0 || strcmp(linitial(names), "marker") == 0 ||
-	    strcmp(linitial(names), "key") == 0)
+		strcmp(linitial(names), "key") == 0)
 		return false;
 	return !json_member(&scope->args->root, linitial(names), &argument);
 }
@@ -276,14 +282,14 @@ add_spec_headers(const Spec *spec, const Scope *scope, Frozen *frozen)
 	return typed;
 }
 
-static const char *const content_types[] = {
-	[BODY_NONE] = NULL,
-	[BODY_FORM] = "application/x-www-form-urlencoded",
-	[BODY_JSON] = "application/json"};
+static const char *const content_types[] = {[BODY_NONE] = NULL,
+											[BODY_FORM] =
+												"application/x-www-form-urlencoded",
+											[BODY_JSON] = "application/json"};
 
 static void
 add_headers(const Spec *spec, const Scope *scope, const char *traceparent, BodyKind body,
-            Frozen *frozen)
+			Frozen *frozen)
 {
 	int  count = spec->headers ? JsonContainerSize(spec->headers->val.binary.data) : 0;
 	bool typed;
@@ -306,12 +312,13 @@ make_scope(const Spec *spec, const char *op_id, int generation, Jsonb *args)
 	scope.marker = canon_marker(spec->name_space, op_id, generation);
 	if (spec->key_place != KEY_IN_NONE)
 		scope.key = canon_key(spec->key_format, spec->key_max, spec->name_space, op_id,
-		                      generation);
+							  generation);
 	return scope;
 }
 
 static char *
-render_url(const Spec *spec, const char *path, const JsonbValue *query, const Scope *scope)
+render_url(const Spec *spec, const char *path, const JsonbValue *query,
+		   const Scope *scope)
 {
 	StringInfoData url;
 	StringInfoData parameters;
@@ -346,7 +353,7 @@ render_body(const Spec *spec, const Scope *scope, Frozen *frozen)
 
 void
 profile_freeze(const Spec *spec, const char *op_id, int generation, Jsonb *args,
-               const char *traceparent, Frozen *frozen)
+			   const char *traceparent, Frozen *frozen)
 {
 	Scope scope = make_scope(spec, op_id, generation, args);
 
@@ -362,7 +369,7 @@ profile_freeze(const Spec *spec, const char *op_id, int generation, Jsonb *args,
 
 void
 profile_lookup(const Spec *spec, const char *op_id, int generation, Jsonb *args,
-               const char *external_id, Frozen *frozen)
+			   const char *external_id, Frozen *frozen)
 {
 	Scope scope = make_scope(spec, op_id, generation, args);
 
@@ -398,15 +405,15 @@ profile_auth_header(const Spec *spec, const char *secret_dir)
 		return NULL;
 	if (spec->secret == NULL)
 		ereport(ERROR, errcode(OPL_ERR_SECRET), errmsg("the provider has no secret"),
-		        errhint("Give op_provider_add() a secret, like 'file:NAME'."));
+				errhint("Give op_provider_add() a secret, like 'file:NAME'."));
 	secret = secret_read(spec->secret, secret_dir);
 	switch (spec->auth)
 	{
 		case AUTH_BASIC:
 			if (strchr(secret, ':') == NULL)
 				ereport(ERROR, errcode(OPL_ERR_SECRET),
-				        errmsg("secret \"%s\" is not \"user:password\"", spec->secret),
-				        errdetail("The provider's auth.scheme is \"basic\"."));
+						errmsg("secret \"%s\" is not \"user:password\"", spec->secret),
+						errdetail("The provider's auth.scheme is \"basic\"."));
 			return psprintf("Authorization: Basic %s", base64(secret));
 		case AUTH_HEADER:
 			return psprintf("%s: %s", spec->auth_header, secret);

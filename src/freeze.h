@@ -24,11 +24,11 @@ typedef struct Frozen
 } Frozen;
 
 extern void profile_freeze(const Spec *spec, const char *op_id, int generation,
-                           Jsonb *args, const char *traceparent, Frozen *frozen);
+						   Jsonb *args, const char *traceparent, Frozen *frozen);
 
 /* The lookup's request, rendered when it is asked. */
 extern void profile_lookup(const Spec *spec, const char *op_id, int generation,
-                           Jsonb *args, const char *external_id, Frozen *frozen);
+						   Jsonb *args, const char *external_id, Frozen *frozen);
 
 /* The header that carries the secret, built when sending; NULL: none. Raises
  * OL008 without the value when the secret cannot be read or is no header text. */

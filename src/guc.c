@@ -31,19 +31,19 @@ void
 guc_define(void)
 {
 	DefineCustomBoolVariable("op_ledger.enabled",
-	                         "Sends operations; off stops every worker.",
-	                         "Operations that are submitted meanwhile wait.", &opl_enabled,
-	                         true, PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomStringVariable("op_ledger.databases",
-	                           "Databases that may have a worker, separated by commas.",
-	                           "Empty: every database that has the extension.",
-	                           &opl_databases, "", PGC_SIGHUP, 0, check_databases, NULL, NULL);
-	DefineCustomStringVariable("op_ledger.secret_dir",
-	                           "Directory of the files that secrets are read from.",
-	                           "A relative path is inside the data directory; outside of it "
-	                           "a copy of the data holds no secrets.",
-	                           &opl_secret_dir, "op_ledger_secrets", PGC_SIGHUP,
-	                           GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
+							 "Sends operations; off stops every worker.",
+							 "Operations that are submitted meanwhile wait.",
+							 &opl_enabled, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable(
+		"op_ledger.databases", "Databases that may have a worker, separated by commas.",
+		"Empty: every database that has the extension.", &opl_databases, "", PGC_SIGHUP,
+		0, check_databases, NULL, NULL);
+	DefineCustomStringVariable(
+		"op_ledger.secret_dir", "Directory of the files that secrets are read from.",
+		"A relative path is inside the data directory; outside of it "
+		"a copy of the data holds no secrets.",
+		&opl_secret_dir, "op_ledger_secrets", PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL,
+		NULL);
 	MarkGUCPrefixReserved("op_ledger");
 }
 

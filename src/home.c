@@ -31,7 +31,7 @@ home_extension(Oid *schema)
 	HeapTuple   tuple;
 
 	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
-	            CStringGetDatum("op_ledger"));
+				CStringGetDatum("op_ledger"));
 	scan = systable_beginscan(catalog, ExtensionNameIndexId, true, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	*schema = InvalidOid;
@@ -57,7 +57,7 @@ home_here(Oid extension)
 	here.timeline = GetWALInsertionTimeLine();
 	if (stat(XLOG_CONTROL_FILE, &control) != 0)
 		ereport(ERROR, (errcode_for_file_access(),
-		                errmsg("could not stat file \"%s\": %m", XLOG_CONTROL_FILE)));
+						errmsg("could not stat file \"%s\": %m", XLOG_CONTROL_FILE)));
 	here.control_inode = (int64) control.st_ino;
 	return here;
 }
@@ -66,7 +66,7 @@ static bool
 same_place(const HomeRow *a, const HomeRow *b)
 {
 	return a->system_identifier == b->system_identifier && a->database == b->database &&
-	       a->extension == b->extension;
+		   a->extension == b->extension;
 }
 
 const char *
@@ -80,13 +80,13 @@ home_fault(const HomeRow *homes, int count, const HomeRow *here)
 			ours = &homes[i];
 		else if (!homes[i].retired)
 			return "this ledger came from elsewhere (a restored dump, a copied database, "
-			       "an upgraded or replicated cluster): its original may still send";
+				   "an upgraded or replicated cluster): its original may still send";
 	}
 	if (!ours || ours->retired)
 		return "this ledger has no home here";
 	if (ours->timeline != here->timeline)
 		return "this server was promoted or recovered to a point in time: "
-		       "the former one may have sent more than is recorded here";
+			   "the former one may have sent more than is recorded here";
 	if (ours->control_inode != here->control_inode)
 		return "these data files are a copy: the original may still send";
 	return NULL;

@@ -55,10 +55,10 @@ typedef struct Known
 	bool        present; /* in the latest scan of pg_database */
 } Known;
 
-static Known        *known = NULL;
-static int           nknown = 0;
-static int           known_size = 0;
-static TimestampTz   complained_at = 0;
+static Known      *known = NULL;
+static int         nknown = 0;
+static int         known_size = 0;
+static TimestampTz complained_at = 0;
 
 void
 launcher_register(void)
@@ -98,8 +98,9 @@ remember(Oid database)
 		if (nknown == known_size)
 		{
 			known_size = Max(16, known_size * 2);
-			known = known ? repalloc(known, sizeof(Known) * known_size)
-			              : MemoryContextAlloc(TopMemoryContext, sizeof(Known) * known_size);
+			known =
+				known ? repalloc(known, sizeof(Known) * known_size)
+					  : MemoryContextAlloc(TopMemoryContext, sizeof(Known) * known_size);
 		}
 		entry = &known[nknown++];
 		memset(entry, 0, sizeof(Known));
@@ -125,7 +126,7 @@ scan_databases(void)
 		Form_pg_database row = (Form_pg_database) GETSTRUCT(tuple);
 
 		if (row->datallowconn && !row->datistemplate &&
-		    guc_allows_database(NameStr(row->datname)))
+			guc_allows_database(NameStr(row->datname)))
 			remember(row->oid);
 	}
 	table_endscan(scan);
@@ -193,7 +194,7 @@ reap(TimestampTz now)
 		SlotReport slot = wake_slot(i);
 		Known     *entry = slot.state == SLOT_FREE ? NULL : known_of(slot.database);
 		bool       lost = slot.state == SLOT_STARTING && slot.pid == 0 &&
-		            (!entry || now - entry->started_at > STARTING_MAX);
+					(!entry || now - entry->started_at > STARTING_MAX);
 
 		if (slot.state == SLOT_GONE || lost)
 		{
@@ -230,9 +231,9 @@ complain(TimestampTz now)
 		return;
 	complained_at = now;
 	ereport(WARNING, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-	                  errmsg("op_ledger found no free background worker slot"),
-	                  errdetail("Operations are recorded and wait."),
-	                  errhint("Raise max_worker_processes and restart the server.")));
+					  errmsg("op_ledger found no free background worker slot"),
+					  errdetail("Operations are recorded and wait."),
+					  errhint("Raise max_worker_processes and restart the server.")));
 }
 
 /* Starts what is due, a few at a time. False: no process was to be had. */
@@ -245,7 +246,7 @@ start_due(TimestampTz now, int starting)
 		int    slot;
 
 		if (now < entry->next_at || wake_report(entry->database).state != SLOT_FREE ||
-		    ddl_waits(entry->database))
+			ddl_waits(entry->database))
 			continue;
 		slot = wake_slot_take(entry->database);
 		if (slot < 0)

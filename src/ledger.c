@@ -72,164 +72,186 @@ typedef enum StatementId
 	"o.xmin"
 
 static const Statement statements[STMT_COUNT] = {
-	[STMT_ACTION] =
-		{"SELECT a.provider, a.version # p.version # coalesce(f.version, 0)"
-         "  FROM @.op_action AS a"
-         "  JOIN @.op_provider AS p ON p.name = a.provider"
-         "  LEFT JOIN @.op_profile AS f ON f.name = p.profile"
-         " WHERE a.name = $1",
-         1,
-         {TEXTOID}},
+	[STMT_ACTION] = {"SELECT a.provider, a.version # p.version # coalesce(f.version, 0)"
+					 "  FROM @.op_action AS a"
+					 "  JOIN @.op_provider AS p ON p.name = a.provider"
+					 "  LEFT JOIN @.op_profile AS f ON f.name = p.profile"
+					 " WHERE a.name = $1",
+					 1,
+					 {TEXTOID}},
 	[STMT_SPEC] = {"SELECT @._op_spec($1)", 1, {TEXTOID}},
 	[STMT_ACTIONS] = {"SELECT name FROM @.op_action ORDER BY name", 0, {0}},
-	[STMT_PROVIDERS] = {"SELECT p.name, p.paused, coalesce(p.spec ->> 'concurrency',"
-                        "                                  f.spec -> 'provider' ->> 'concurrency',"
-                        "                                  '64')::integer"
-                        "  FROM @.op_provider AS p LEFT JOIN @.op_profile AS f ON f.name = p.profile",
-                        0,
-                        {0}},
+	[STMT_PROVIDERS] =
+		{"SELECT p.name, p.paused, coalesce(p.spec ->> 'concurrency',"
+		 "                                  f.spec -> 'provider' ->> 'concurrency',"
+		 "                                  '64')::integer"
+		 "  FROM @.op_provider AS p LEFT JOIN @.op_profile AS f ON f.name = p.profile",
+		 0,
+		 {0}},
 	[STMT_BIRTH] =
 		{"WITH o AS ("
-         " INSERT INTO @.op_operation (op_id, action, provider, state, args_hash, run_id,"
-         "                             lane, submitted_by, created_at)"
-         " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-         " ON CONFLICT (op_id) DO NOTHING RETURNING op_id"
-         "), r AS ("
-         " INSERT INTO @.op_request (op_id, generation, args, key, method, url, headers, body,"
-         "                           step, tool_call_id, dedupe_key, traceparent,"
-         "                           not_before, not_after, cost)"
-         " SELECT o.op_id, 1, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22"
-         "   FROM o"
-         "), d AS ("
-         " INSERT INTO @.op_due (op_id, provider, step, due_at)"
-         " SELECT o.op_id, $3, $23, $24 FROM o WHERE $23 IS NOT NULL"
-         ") SELECT 1 FROM o",
-         24,
-         {TEXTOID,        TEXTOID, TEXTOID, TEXTOID, BYTEAOID, TEXTOID,
-          TEXTOID,        TEXTOID, TIMESTAMPTZOID, JSONBOID, TEXTOID, TEXTOID,
-          TEXTOID,        TEXTARRAYOID, BYTEAOID, TEXTOID, TEXTOID, TEXTOID,
-          TEXTOID,        TIMESTAMPTZOID, TIMESTAMPTZOID, NUMERICOID, TEXTOID, TIMESTAMPTZOID}},
-	[STMT_READ] = {"SELECT " OPERATION_COLUMNS " FROM @.op_operation AS o WHERE o.op_id = $1",
-                   1,
-                   {TEXTOID}},
+		 " INSERT INTO @.op_operation (op_id, action, provider, state, args_hash, run_id,"
+		 "                             lane, submitted_by, created_at)"
+		 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+		 " ON CONFLICT (op_id) DO NOTHING RETURNING op_id"
+		 "), r AS ("
+		 " INSERT INTO @.op_request (op_id, generation, args, key, method, url, headers, "
+		 "body,"
+		 "                           step, tool_call_id, dedupe_key, traceparent,"
+		 "                           not_before, not_after, cost)"
+		 " SELECT o.op_id, 1, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, "
+		 "$21, $22"
+		 "   FROM o"
+		 "), d AS ("
+		 " INSERT INTO @.op_due (op_id, provider, step, due_at)"
+		 " SELECT o.op_id, $3, $23, $24 FROM o WHERE $23 IS NOT NULL"
+		 ") SELECT 1 FROM o",
+		 24,
+		 {TEXTOID, TEXTOID,        TEXTOID,        TEXTOID,    BYTEAOID, TEXTOID,
+		  TEXTOID, TEXTOID,        TIMESTAMPTZOID, JSONBOID,   TEXTOID,  TEXTOID,
+		  TEXTOID, TEXTARRAYOID,   BYTEAOID,       TEXTOID,    TEXTOID,  TEXTOID,
+		  TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, NUMERICOID, TEXTOID,  TIMESTAMPTZOID}},
+	[STMT_READ] = {"SELECT " OPERATION_COLUMNS
+				   " FROM @.op_operation AS o WHERE o.op_id = $1",
+				   1,
+				   {TEXTOID}},
 	[STMT_LOCK] = {"SELECT " OPERATION_COLUMNS
-                   " FROM @.op_operation AS o WHERE o.op_id = $1 FOR NO KEY UPDATE",
-                   1,
-                   {TEXTOID}},
-	[STMT_DUE_AT] = {"SELECT d.due_at FROM @.op_due AS d WHERE d.op_id = $1", 1, {TEXTOID}},
+				   " FROM @.op_operation AS o WHERE o.op_id = $1 FOR NO KEY UPDATE",
+				   1,
+				   {TEXTOID}},
+	[STMT_DUE_AT] = {"SELECT d.due_at FROM @.op_due AS d WHERE d.op_id = $1",
+					 1,
+					 {TEXTOID}},
 	[STMT_NUDGE] = {"INSERT INTO @.op_nudge (op_id, at) VALUES ($1, $2)",
-                    2,
-                    {TEXTOID, TIMESTAMPTZOID}},
-	[STMT_OFF_AGENDA] = {"DELETE FROM @.op_due WHERE op_id = ANY ($1)", 1, {TEXTARRAYOID}},
-	[STMT_EVENT] = {"INSERT INTO @.op_event (op_id, actor, event, note) VALUES ($1, $2, $3, $4)",
-                    4,
-                    {TEXTOID, TEXTOID, TEXTOID, TEXTOID}},
+					2,
+					{TEXTOID, TIMESTAMPTZOID}},
+	[STMT_OFF_AGENDA] = {"DELETE FROM @.op_due WHERE op_id = ANY ($1)",
+						 1,
+						 {TEXTARRAYOID}},
+	[STMT_EVENT] =
+		{"INSERT INTO @.op_event (op_id, actor, event, note) VALUES ($1, $2, $3, $4)",
+		 4,
+		 {TEXTOID, TEXTOID, TEXTOID, TEXTOID}},
 	[STMT_EPOCH] = {"SELECT nextval('@.op_epoch')", 0, {0}},
 	[STMT_RECOVER] =
 		{"UPDATE @.op_due SET due_at = least(due_at, $2), epoch = NULL"
-         " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_due WHERE epoch <> $1"
-         "                           FOR UPDATE SKIP LOCKED))",
-         2,
-         {INT8OID, TIMESTAMPTZOID}},
-	[STMT_HOMES] =
-		{"SELECT system_identifier, database_oid, extension_oid, timeline, control_inode, retired"
-         "  FROM @.op_control",
-         0,
-         {0}},
+		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_due WHERE epoch <> $1"
+		 "                           FOR UPDATE SKIP LOCKED))",
+		 2,
+		 {INT8OID, TIMESTAMPTZOID}},
+	[STMT_HOMES] = {"SELECT system_identifier, database_oid, extension_oid, timeline, "
+					"control_inode, retired"
+					"  FROM @.op_control",
+					0,
+					{0}},
 	[STMT_TAKE_DUE] =
 		{"SELECT d.op_id, d.provider, d.step"
-         "  FROM unnest($1, $2, $3) AS p (provider, step, places)"
-         " CROSS JOIN LATERAL (SELECT q.op_id, q.provider, q.step FROM @.op_due AS q"
-         "                      WHERE q.provider = p.provider AND q.step = p.step AND q.due_at <= $4"
-         "                        AND q.op_id <> ALL ($5)"
-         "                      ORDER BY q.due_at LIMIT p.places FOR UPDATE SKIP LOCKED) AS d",
-         5,
-         {TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZOID, TEXTARRAYOID}},
-	[STMT_NEXT_DUE] =
-		{"SELECT min(d.due_at)"
-         "  FROM unnest($1, $2) AS p (provider, step)"
-         " CROSS JOIN LATERAL (SELECT q.due_at FROM @.op_due AS q"
-         "                      WHERE q.provider = p.provider AND q.step = p.step AND q.due_at > $3"
-         "                      ORDER BY q.due_at LIMIT 1) AS d",
-         3,
-         {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}},
+		 "  FROM unnest($1, $2, $3) AS p (provider, step, places)"
+		 " CROSS JOIN LATERAL (SELECT q.op_id, q.provider, q.step FROM @.op_due AS q"
+		 "                      WHERE q.provider = p.provider AND q.step = p.step AND "
+		 "q.due_at <= $4"
+		 "                        AND q.op_id <> ALL ($5)"
+		 "                      ORDER BY q.due_at LIMIT p.places FOR UPDATE SKIP LOCKED) "
+		 "AS d",
+		 5,
+		 {TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZOID, TEXTARRAYOID}},
+	[STMT_NEXT_DUE] = {"SELECT min(d.due_at)"
+					   "  FROM unnest($1, $2) AS p (provider, step)"
+					   " CROSS JOIN LATERAL (SELECT q.due_at FROM @.op_due AS q"
+					   "                      WHERE q.provider = p.provider AND q.step = "
+					   "p.step AND q.due_at > $3"
+					   "                      ORDER BY q.due_at LIMIT 1) AS d",
+					   3,
+					   {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}},
 	[STMT_LOCK_OPERATIONS] = {"SELECT " OPERATION_COLUMNS
-                              " FROM @.op_operation AS o WHERE o.op_id = ANY ($1)"
-                              " FOR NO KEY UPDATE SKIP LOCKED",
-                              1,
-                              {TEXTARRAYOID}},
-	[STMT_LOCK_DUE] =
-		{"SELECT d.op_id FROM @.op_due AS d WHERE d.op_id = ANY ($1) FOR UPDATE SKIP LOCKED",
-         1,
-         {TEXTARRAYOID}},
+							  " FROM @.op_operation AS o WHERE o.op_id = ANY ($1)"
+							  " FOR NO KEY UPDATE SKIP LOCKED",
+							  1,
+							  {TEXTARRAYOID}},
+	[STMT_LOCK_DUE] = {"SELECT d.op_id FROM @.op_due AS d WHERE d.op_id = ANY ($1) FOR "
+					   "UPDATE SKIP LOCKED",
+					   1,
+					   {TEXTARRAYOID}},
 	[STMT_HAVE_DUE] = {"SELECT d.op_id FROM @.op_due AS d WHERE d.op_id = ANY ($1)",
-                       1,
-                       {TEXTARRAYOID}},
+					   1,
+					   {TEXTARRAYOID}},
 	[STMT_REQUESTS] =
-		{"SELECT r.op_id, r.generation, r.args, r.method, r.url, r.headers, r.body, r.not_after"
-         "  FROM unnest($1, $2) AS u (op_id, generation)"
-         " CROSS JOIN LATERAL (SELECT * FROM @.op_request AS q"
-         "                      WHERE q.op_id = u.op_id AND q.generation = u.generation"
-         "                     OFFSET 0) AS r",
-         2,
-         {TEXTARRAYOID, INT4ARRAYOID}},
+		{"SELECT r.op_id, r.generation, r.args, r.method, r.url, r.headers, r.body, "
+		 "r.not_after"
+		 "  FROM unnest($1, $2) AS u (op_id, generation)"
+		 " CROSS JOIN LATERAL (SELECT * FROM @.op_request AS q"
+		 "                      WHERE q.op_id = u.op_id AND q.generation = u.generation"
+		 "                     OFFSET 0) AS r",
+		 2,
+		 {TEXTARRAYOID, INT4ARRAYOID}},
 	[STMT_SAVE] =
 		{"UPDATE @.op_operation AS o"
-         "   SET state = u.state, tainted = u.tainted, sealed = u.sealed,"
-         "       contradiction = u.contradiction, attempts = u.attempts, tries = u.tries,"
-         "       trying_since = u.trying_since, first_sent_at = u.first_sent_at,"
-         "       last_sent_at = u.last_sent_at, settled_at = u.settled_at, reason = u.reason,"
-         "       external_id = coalesce(u.external_id, o.external_id),"
-         "       failed_ids = CASE WHEN u.failed_id IS NULL OR u.failed_id = ANY (o.failed_ids)"
-         "                         THEN o.failed_ids"
-         "                         ELSE array_append(o.failed_ids, u.failed_id) END"
-         "  FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-         "    AS u (op_id, state, tainted, sealed, contradiction, attempts, tries, trying_since,"
-         "          first_sent_at, last_sent_at, settled_at, reason, external_id, failed_id)"
-         " WHERE o.op_id = u.op_id",
-         14,
-         {TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, TEXTARRAYOID, BOOLARRAYOID, INT4ARRAYOID,
-          INT4ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID,
-          TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID}},
+		 "   SET state = u.state, tainted = u.tainted, sealed = u.sealed,"
+		 "       contradiction = u.contradiction, attempts = u.attempts, tries = u.tries,"
+		 "       trying_since = u.trying_since, first_sent_at = u.first_sent_at,"
+		 "       last_sent_at = u.last_sent_at, settled_at = u.settled_at, reason = "
+		 "u.reason,"
+		 "       external_id = coalesce(u.external_id, o.external_id),"
+		 "       failed_ids = CASE WHEN u.failed_id IS NULL OR u.failed_id = ANY "
+		 "(o.failed_ids)"
+		 "                         THEN o.failed_ids"
+		 "                         ELSE array_append(o.failed_ids, u.failed_id) END"
+		 "  FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+		 "    AS u (op_id, state, tainted, sealed, contradiction, attempts, tries, "
+		 "trying_since,"
+		 "          first_sent_at, last_sent_at, settled_at, reason, external_id, "
+		 "failed_id)"
+		 " WHERE o.op_id = u.op_id",
+		 14,
+		 {TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, TEXTARRAYOID, BOOLARRAYOID,
+		  INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID,
+		  TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID,
+		  TEXTARRAYOID}},
 	[STMT_PLAN_UPDATE] =
 		{"UPDATE @.op_due AS d SET step = u.step, due_at = u.due_at, epoch = u.epoch"
-         "  FROM unnest($1, $2, $3, $4) AS u (op_id, step, due_at, epoch)"
-         " WHERE d.op_id = u.op_id",
-         4,
-         {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID}},
-	[STMT_PLAN_INSERT] =
-		{"INSERT INTO @.op_due (op_id, provider, step, due_at, epoch)"
-         " SELECT * FROM unnest($1, $2, $3, $4, $5)",
-         5,
-         {TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID}},
+		 "  FROM unnest($1, $2, $3, $4) AS u (op_id, step, due_at, epoch)"
+		 " WHERE d.op_id = u.op_id",
+		 4,
+		 {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID}},
+	[STMT_PLAN_INSERT] = {"INSERT INTO @.op_due (op_id, provider, step, due_at, epoch)"
+						  " SELECT * FROM unnest($1, $2, $3, $4, $5)",
+						  5,
+						  {TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID,
+						   INT8ARRAYOID}},
 	[STMT_RECORD] =
-		{"INSERT INTO @.op_attempt (op_id, n, kind, generation, started_at, finished_at, verdict,"
-         "       reason, external_id, http_status, curl_code, bytes_sent, peer, connect_us,"
-         "       first_byte_us, total_us, retry_after, request_id, response_headers,"
-         "       response_body, error)"
-         " SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,"
-         "                      $16, $17, $18, $19, $20, $21)",
-         21,
-         {TEXTARRAYOID, INT4ARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID,
-          TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID,
-          INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
-          INT4ARRAYOID, TEXTARRAYOID, BYTEAARRAYOID, BYTEAARRAYOID, TEXTARRAYOID}},
+		{"INSERT INTO @.op_attempt (op_id, n, kind, generation, started_at, finished_at, "
+		 "verdict,"
+		 "       reason, external_id, http_status, curl_code, bytes_sent, peer, "
+		 "connect_us,"
+		 "       first_byte_us, total_us, retry_after, request_id, response_headers,"
+		 "       response_body, error)"
+		 " SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
+		 "$14, $15,"
+		 "                      $16, $17, $18, $19, $20, $21)",
+		 21,
+		 {TEXTARRAYOID,        INT4ARRAYOID,        TEXTARRAYOID,  INT4ARRAYOID,
+		  TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID,  TEXTARRAYOID,
+		  TEXTARRAYOID,        INT4ARRAYOID,        INT4ARRAYOID,  INT8ARRAYOID,
+		  TEXTARRAYOID,        INT4ARRAYOID,        INT4ARRAYOID,  INT4ARRAYOID,
+		  INT4ARRAYOID,        TEXTARRAYOID,        BYTEAARRAYOID, BYTEAARRAYOID,
+		  TEXTARRAYOID}},
 	[STMT_PAUSE] =
 		{"UPDATE @.op_provider SET paused = true, paused_at = $2, paused_note = $3"
-         " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_provider"
-         "                           WHERE name = $1 AND NOT paused FOR NO KEY UPDATE SKIP LOCKED))",
-         3,
-         {TEXTOID, TIMESTAMPTZOID, TEXTOID}},
-	[STMT_TAKE_NUDGES] =
-		{"DELETE FROM @.op_nudge"
-         " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_nudge LIMIT 1000 FOR UPDATE SKIP LOCKED))"
-         " RETURNING op_id",
-         0,
-         {0}},
-	[STMT_LAST_LOOKUP] =
-		{"SELECT max(a.finished_at) FROM @.op_attempt AS a WHERE a.op_id = $1 AND a.kind = 'lookup'",
-         1,
-         {TEXTOID}},
+		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_provider"
+		 "                           WHERE name = $1 AND NOT paused FOR NO KEY UPDATE "
+		 "SKIP LOCKED))",
+		 3,
+		 {TEXTOID, TIMESTAMPTZOID, TEXTOID}},
+	[STMT_TAKE_NUDGES] = {"DELETE FROM @.op_nudge"
+						  " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_nudge LIMIT "
+						  "1000 FOR UPDATE SKIP LOCKED))"
+						  " RETURNING op_id",
+						  0,
+						  {0}},
+	[STMT_LAST_LOOKUP] = {"SELECT max(a.finished_at) FROM @.op_attempt AS a WHERE "
+						  "a.op_id = $1 AND a.kind = 'lookup'",
+						  1,
+						  {TEXTOID}},
 };
 
 static SPIPlanPtr    plans[STMT_COUNT];
@@ -305,7 +327,8 @@ plan_of(StatementId id)
 	}
 	plan = SPI_prepare(text.data, s->nargs, (Oid *) s->args);
 	if (!plan || SPI_keepplan(plan) != 0)
-		elog(ERROR, "could not prepare \"%s\": %s", text.data, SPI_result_code_string(SPI_result));
+		elog(ERROR, "could not prepare \"%s\": %s", text.data,
+			 SPI_result_code_string(SPI_result));
 	plans[id] = plan;
 	return plan;
 }
@@ -419,8 +442,8 @@ column_array(const Column *c)
 	char  align;
 
 	get_typlenbyvalalign(c->type, &len, &byval, &align);
-	return PointerGetDatum(construct_md_array(c->values, c->nulls, 1, &dim, &lower, c->type, len,
-	                                          byval, align));
+	return PointerGetDatum(construct_md_array(c->values, c->nulls, 1, &dim, &lower,
+											  c->type, len, byval, align));
 }
 
 /* Runs a statement whose parameters are all arrays but `extra`, appended. */
@@ -557,8 +580,8 @@ field_texts(uint64 row, int column, int *count)
 	*count = 0;
 	if (null)
 		return NULL;
-	deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &elements, NULL,
-	                  count);
+	deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT,
+					  &elements, NULL, count);
 	texts = in_caller(sizeof(char *) * *count);
 	for (int i = 0; i < *count; i++)
 		texts[i] = text_in_caller(elements[i]);
@@ -741,11 +764,11 @@ bool
 ledger_insert(const LedgerBirth *b)
 {
 	const char *step = opl_step_name(b->born.step);
-	const char *optional[] = {b->run_id, b->lane, b->key, b->step, b->tool_call_id, b->dedupe_key,
-	                          b->traceparent, step};
+	const char *optional[] = {b->run_id,       b->lane,       b->key,         b->step,
+							  b->tool_call_id, b->dedupe_key, b->traceparent, step};
 	static const int at[] = {5, 6, 10, 15, 16, 17, 18, 22};
-	Datum values[24] = {0};
-	char  nulls[24];
+	Datum            values[24] = {0};
+	char             nulls[24];
 
 	memset(nulls, ' ', sizeof(nulls));
 	for (int i = 0; i < lengthof(at); i++)
@@ -815,7 +838,8 @@ ledger_due_at(const char *op_id, bool snapshot_of_caller)
 void
 ledger_nudge(const char *op_id)
 {
-	Datum values[] = {CStringGetTextDatum(op_id), TimestampTzGetDatum(GetCurrentTimestamp())};
+	Datum values[] = {CStringGetTextDatum(op_id),
+					  TimestampTzGetDatum(GetCurrentTimestamp())};
 
 	run(STMT_NUDGE, values, NULL);
 }
@@ -833,7 +857,8 @@ void
 ledger_event(const char *op_id, const char *actor, const char *event, const char *note)
 {
 	Datum values[] = {CStringGetTextDatum(op_id), CStringGetTextDatum(actor),
-	                  CStringGetTextDatum(event), note ? CStringGetTextDatum(note) : (Datum) 0};
+					  CStringGetTextDatum(event),
+					  note ? CStringGetTextDatum(note) : (Datum) 0};
 	char  nulls[] = {' ', ' ', ' ', note ? ' ' : 'n'};
 
 	run(STMT_EVENT, values, nulls);
@@ -862,7 +887,7 @@ ledger_recover(int64 epoch, TimestampTz now)
 
 LedgerDue *
 ledger_take_due(const LedgerPlaces *places, int nplaces, char **avoided, int navoided,
-                TimestampTz now, int *count)
+				TimestampTz now, int *count)
 {
 	Column     columns[3];
 	Datum      values[5];
@@ -1016,7 +1041,7 @@ plan_nothing(const LedgerChange *changes, int n)
 	for (int i = 0; i < n; i++)
 	{
 		if (changes[i].decision.moved && changes[i].decision.step == OPL_STEP_NONE &&
-		    changes[i].has_due)
+			changes[i].has_due)
 			op_ids[count++] = (char *) changes[i].op_id;
 	}
 	if (count == 0)
@@ -1034,7 +1059,7 @@ plan_update(const LedgerChange *changes, int n, int64 epoch)
 	for (int i = 0; i < n; i++)
 	{
 		if (!changes[i].decision.moved || changes[i].decision.step == OPL_STEP_NONE ||
-		    !changes[i].has_due)
+			!changes[i].has_due)
 			continue;
 		put_text(&c[0], changes[i].op_id);
 		put_text(&c[1], opl_step_name(changes[i].decision.step));
@@ -1054,7 +1079,7 @@ plan_insert(const LedgerChange *changes, int n, int64 epoch)
 	for (int i = 0; i < n; i++)
 	{
 		if (!changes[i].decision.moved || changes[i].decision.step == OPL_STEP_NONE ||
-		    changes[i].has_due)
+			changes[i].has_due)
 			continue;
 		put_text(&c[0], changes[i].op_id);
 		put_text(&c[1], changes[i].provider);
@@ -1125,8 +1150,9 @@ ledger_record(const LedgerAttempt *attempts, int n)
 bool
 ledger_pause(const char *provider, const char *note)
 {
-	Datum values[] = {CStringGetTextDatum(provider), TimestampTzGetDatum(GetCurrentTimestamp()),
-	                  CStringGetTextDatum(note)};
+	Datum values[] = {CStringGetTextDatum(provider),
+					  TimestampTzGetDatum(GetCurrentTimestamp()),
+					  CStringGetTextDatum(note)};
 
 	return run(STMT_PAUSE, values, NULL) > 0;
 }
@@ -1170,8 +1196,9 @@ static Datum
 call(const char *format, int nargs, Oid *types, Datum *values, const char *nulls)
 {
 	const char *schema = quote_identifier(get_namespace_name(plans_schema));
-	if (SPI_execute_with_args(psprintf(format, schema), nargs, types, values, nulls, false, 0) < 0 ||
-	    SPI_processed != 1)
+	if (SPI_execute_with_args(psprintf(format, schema), nargs, types, values, nulls,
+							  false, 0) < 0 ||
+		SPI_processed != 1)
 		elog(ERROR, "could not call: %s", SPI_result_code_string(SPI_result));
 	return PointerGetDatum(field_varlena(0, 1));
 }
@@ -1180,7 +1207,8 @@ Datum
 ledger_call_submit(text *op_id, text *action, Jsonb *args)
 {
 	Oid   types[] = {TEXTOID, TEXTOID, JSONBOID};
-	Datum values[] = {PointerGetDatum(op_id), PointerGetDatum(action), PointerGetDatum(args)};
+	Datum values[] = {PointerGetDatum(op_id), PointerGetDatum(action),
+					  PointerGetDatum(args)};
 	char  nulls[] = {op_id ? ' ' : 'n', action ? ' ' : 'n', args ? ' ' : 'n'};
 
 	return call("SELECT %s.op_submit($1, $2, $3)", 3, types, values, nulls);

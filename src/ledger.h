@@ -20,16 +20,16 @@
 /* A row of op_operation. */
 typedef struct LedgerOperation
 {
-	char        *op_id;
-	char        *action;
-	char        *provider;
-	OplOperation op; /* not_after is op_request's: the caller fills it in */
-	char        *external_id;
-	int          nfailed;
-	char       **failed_ids;
-	char        *reason;
-	bytea       *args_hash;
-	TimestampTz  created_at;
+	char         *op_id;
+	char         *action;
+	char         *provider;
+	OplOperation  op; /* not_after is op_request's: the caller fills it in */
+	char         *external_id;
+	int           nfailed;
+	char        **failed_ids;
+	char         *reason;
+	bytea        *args_hash;
+	TimestampTz   created_at;
 	TransactionId xmin; /* wrote this version */
 } LedgerOperation;
 
@@ -65,8 +65,8 @@ typedef struct LedgerChange
 	const char *external_id; /* NULL: as it is */
 	const char *failed_id;   /* joins failed_ids; NULL: none does */
 	const char *reason;
-	bool        claimed;     /* the agenda's row carries our epoch */
-	bool        has_due;     /* the agenda has a row, and we hold it */
+	bool        claimed; /* the agenda's row carries our epoch */
+	bool        has_due; /* the agenda has a row, and we hold it */
 } LedgerChange;
 
 /* A row of op_attempt. */
@@ -133,37 +133,41 @@ extern Datum ledger_call_submit(text *op_id, text *action, Jsonb *args);
 extern Datum ledger_call_status(text *op_id);
 
 /* ---- configuration */
-extern bool   ledger_action(const char *action, char **provider, int64 *version);
-extern Jsonb *ledger_spec(const char *action);
-extern char **ledger_actions(int *count);
+extern bool            ledger_action(const char *action, char **provider, int64 *version);
+extern Jsonb          *ledger_spec(const char *action);
+extern char          **ledger_actions(int *count);
 extern LedgerProvider *ledger_providers(int *count);
 
 /* ---- sessions */
 extern bool ledger_insert(const LedgerBirth *birth); /* false: the id exists */
 extern LedgerOperation *ledger_read(const char *op_id, bool snapshot_of_caller);
 extern LedgerOperation *ledger_lock(const char *op_id); /* waits for the row */
-extern TimestampTz ledger_due_at(const char *op_id, bool snapshot_of_caller); /* OPL_NEVER: none */
-extern void ledger_nudge(const char *op_id);
-extern void ledger_off_agenda(const char *op_id);
-extern void ledger_event(const char *op_id, const char *actor, const char *event, const char *note);
+extern TimestampTz      ledger_due_at(const char *op_id,
+									  bool        snapshot_of_caller); /* OPL_NEVER: none */
+extern void             ledger_nudge(const char *op_id);
+extern void             ledger_off_agenda(const char *op_id);
+extern void ledger_event(const char *op_id, const char *actor, const char *event,
+						 const char *note);
 
 /* ---- the worker: never waits for a session */
-extern int64 ledger_new_epoch(void);
-extern void  ledger_recover(int64 epoch, TimestampTz now);
+extern int64    ledger_new_epoch(void);
+extern void     ledger_recover(int64 epoch, TimestampTz now);
 extern HomeRow *ledger_homes(int *count);
 /* Due rows, at most as many as there are places, but none of `avoided`. */
 extern LedgerDue *ledger_take_due(const LedgerPlaces *places, int nplaces, char **avoided,
-                                  int navoided, TimestampTz now, int *count);
-extern TimestampTz ledger_next_due(const LedgerPlaces *places, int nplaces, TimestampTz now);
+								  int navoided, TimestampTz now, int *count);
+extern TimestampTz      ledger_next_due(const LedgerPlaces *places, int nplaces,
+										TimestampTz now);
 extern LedgerOperation *ledger_lock_operations(char **op_ids, int n, int *count);
-extern char **ledger_lock_due(char **op_ids, int n, int *count);
-extern char **ledger_have_due(char **op_ids, int n, int *count);
-extern LedgerRequest *ledger_requests(char **op_ids, const int *generations, int n, int *count);
-extern void ledger_save(const LedgerChange *changes, int n, TimestampTz now);
-extern void ledger_plan(const LedgerChange *changes, int n, int64 epoch);
-extern void ledger_record(const LedgerAttempt *attempts, int n);
-extern bool ledger_pause(const char *provider, const char *note);
-extern char **ledger_take_nudges(int *count);
-extern TimestampTz ledger_last_lookup(const char *op_id); /* OPL_NEVER: none */
+extern char           **ledger_lock_due(char **op_ids, int n, int *count);
+extern char           **ledger_have_due(char **op_ids, int n, int *count);
+extern LedgerRequest   *ledger_requests(char **op_ids, const int *generations, int n,
+										int *count);
+extern void             ledger_save(const LedgerChange *changes, int n, TimestampTz now);
+extern void             ledger_plan(const LedgerChange *changes, int n, int64 epoch);
+extern void             ledger_record(const LedgerAttempt *attempts, int n);
+extern bool             ledger_pause(const char *provider, const char *note);
+extern char           **ledger_take_nudges(int *count);
+extern TimestampTz      ledger_last_lookup(const char *op_id); /* OPL_NEVER: none */
 
 #endif

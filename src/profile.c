@@ -13,28 +13,26 @@
 
 #include "errors.h"
 #include "fields.h"
-#include "miscadmin.h"
 #include "template.h"
-#include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
+#include "tree.h"
 #include "wire.h"
 
 /* ---------------------------------------------------------- wholeness */
 
-static void pg_attribute_noreturn()
-refuse(const char *what, const char *path, const char *must, const char *detail,
-       const char *hint)
+static void
+pg_attribute_noreturn() refuse(const char *what, const char *path, const char *must,
+							   const char *detail, const char *hint)
 {
 	ereport(ERROR, errcode(OPL_ERR_SPEC),
-	        errmsg("field \"%s\" in %s %s", path, what, must),
-	        detail ? errdetail("%s", detail) : 0, hint ? errhint("%s", hint) : 0);
+			errmsg("field \"%s\" in %s %s", path, what, must),
+			detail ? errdetail("%s", detail) : 0, hint ? errhint("%s", hint) : 0);
 }
 
 static bool
 is_reserved(const char *name)
 {
 	return strcmp(name, "op_id") == 0 || strcmp(name, "marker") == 0 ||
-	       strcmp(name, "external_id") == 0 || strcmp(name, "key") == 0;
+		   strcmp(name, "external_id") == 0 || strcmp(name, "key") == 0;
 }
 
 static void
@@ -47,7 +45,7 @@ check_arg_names(const Spec *spec, const char *what)
 
 		if (is_reserved(arg->name))
 			refuse(what, path, "has a name that placeholders use for something else",
-			       "op_id, marker, external_id and key are not arguments.", NULL);
+				   "op_id, marker, external_id and key are not arguments.", NULL);
 		if (*arg->name == '\0' || strpbrk(arg->name, "{}") != NULL)
 			refuse(what, path, "has a name that no placeholder can name", NULL, NULL);
 	}
@@ -94,7 +92,7 @@ is_known(const Spec *spec, const char *name, bool lookup)
 
 static void
 check_placeholders(const Spec *spec, const char *what, const char *path,
-                   const JsonbValue *value, bool lookup)
+				   const JsonbValue *value, bool lookup)
 {
 	ListCell *cell;
 
@@ -106,13 +104,14 @@ check_placeholders(const Spec *spec, const char *what, const char *path,
 		const char *meant = is_reserved(name) ? NULL : nearest_arg(spec, name);
 
 		if (!is_known(spec, name, lookup))
-			ereport(ERROR, errcode(OPL_ERR_SPEC),
-			        errmsg("placeholder \"{%s}\" in field \"%s\" in %s stands for nothing",
-			               name, path, what),
-			        meant ? errhint("Perhaps you meant \"{%s}\".", meant)
-			              : errhint("Declare it in \"args\". Besides, there are {op_id} and "
-			                        "{marker}, in a lookup {external_id}, and {key} where "
-			                        "there is a key."));
+			ereport(
+				ERROR, errcode(OPL_ERR_SPEC),
+				errmsg("placeholder \"{%s}\" in field \"%s\" in %s stands for nothing",
+					   name, path, what),
+				meant ? errhint("Perhaps you meant \"{%s}\".", meant)
+					  : errhint("Declare it in \"args\". Besides, there are {op_id} and "
+								"{marker}, in a lookup {external_id}, and {key} where "
+								"there is a key."));
 	}
 }
 
@@ -143,8 +142,9 @@ check_all_placeholders(const Spec *spec, const char *what)
 	check_placeholders(spec, what, "lookup.query", spec->lookup_query, true);
 }
 
+/* Does a placeholder in `value` have this name? */
 static bool
-has_marker(const JsonbValue *value)
+has_name(const JsonbValue *value, const char *name)
 {
 	ListCell *cell;
 
@@ -152,31 +152,37 @@ has_marker(const JsonbValue *value)
 		return false;
 	foreach (cell, template_names(value))
 	{
-		if (strcmp(lfirst(cell), "marker") == 0)
+		if (strcmp(lfirst(cell), name) == 0)
 			return true;
 	}
 	return false;
+}
+
+static bool
+sends_marker(const Spec *spec)
+{
+	JsonbValue path = text_value(spec->path);
+
+	return has_name(&path, "marker") || has_name(spec->query, "marker") ||
+		   has_name(spec->headers, "marker") || has_name(spec->body, "marker");
 }
 
 /* What a list shows is ours only by a marker that we wrote. */
 static void
 check_marker(const Spec *spec, const char *what)
 {
-	JsonbValue  path = text_value(spec->path);
-
 	if (!spec->promises.recipe || spec->lookup_one)
 		return;
 	if (spec->object.marker == NULL)
 		refuse(what, "lookup", "needs \"object.marker\"",
-		       "In a list only our own marker tells our object from others.",
-		       "Say where on the provider's object the marker stands, like "
-		       "\"$.metadata.op_id\".");
-	if (!has_marker(&path) && !has_marker(spec->query) && !has_marker(spec->headers) &&
-	    !has_marker(spec->body))
+			   "In a list only our own marker tells our object from others.",
+			   "Say where on the provider's object the marker stands, like "
+			   "\"$.metadata.op_id\".");
+	if (!sends_marker(spec))
 		refuse(what, "request", "must have \"{marker}\" in it",
-		       "The lookup finds the object by it; \"{op_id}\" alone cannot tell "
-		       "generations apart.",
-		       "Send it in a field that the provider gives back, such as metadata.");
+			   "The lookup finds the object by it; \"{op_id}\" alone cannot tell "
+			   "generations apart.",
+			   "Send it in a field that the provider gives back, such as metadata.");
 }
 
 static void
@@ -188,18 +194,17 @@ check_rules(const Spec *spec, const char *what)
 
 		if (rule->nstatus == 0 && rule->body == NULL && rule->header == NULL)
 			refuse(what, psprintf("rules[%d].if", i), "must have a condition",
-			       "A rule that is always true would hide all others.",
-			       "Name a status, a body or a header.");
+				   "A rule that is always true would hide all others.",
+				   "Name a status, a body or a header.");
 		if (rule->value != NULL && rule->header == NULL)
 			refuse(what, psprintf("rules[%d].if.value", i), "needs \"header\" beside it",
-			       NULL, NULL);
+				   NULL, NULL);
 	}
 }
 
 /* A spec header that another part of the spec sends as well. */
 static void
-check_header_once(const Spec *spec, const char *what, const char *path,
-                  const char *name)
+check_header_once(const Spec *spec, const char *what, const char *path, const char *name)
 {
 	JsonbIterator *it;
 	JsonbValue     v;
@@ -211,16 +216,16 @@ check_header_once(const Spec *spec, const char *what, const char *path,
 	while ((token = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
 	{
 		if (token == WJB_KEY && v.val.string.len == strlen(name) &&
-		    pg_strncasecmp(v.val.string.val, name, v.val.string.len) == 0)
-			refuse(what, path, psprintf("names the header \"%s\", which is in \"headers\" too",
-			                             name), NULL, NULL);
+			pg_strncasecmp(v.val.string.val, name, v.val.string.len) == 0)
+			refuse(what, path,
+				   psprintf("names the header \"%s\", which is in \"headers\" too", name),
+				   NULL, NULL);
 	}
 }
 
 static void
 check_key(const Spec *spec, const char *what)
 {
-
 	if (spec->key_place == KEY_IN_HEADER)
 	{
 		const char *fault = wire_name_fault(spec->key_name);
@@ -228,29 +233,29 @@ check_key(const Spec *spec, const char *what)
 		if (fault != NULL)
 			refuse(what, "key.name", fault, NULL, NULL);
 		if (wire_header_taken(spec->key_name) != NULL)
-			refuse(what, "key.name", "must not be a header that is used otherwise", NULL, NULL);
+			refuse(what, "key.name", "must not be a header that is used otherwise", NULL,
+				   NULL);
 		check_header_once(spec, what, "key.name", spec->key_name);
 	}
 	if (spec->key_place == KEY_IN_BODY)
 	{
 		if (spec->key_name == NULL || *spec->key_name != '/' || spec->key_name[1] == '\0')
 			refuse(what, "key.name", "must be a JSON pointer into the body", NULL,
-			       "Write it like \"/idempotency_key\".");
+				   "Write it like \"/idempotency_key\".");
 		if (spec->body == NULL || !json_is_object(spec->body))
 			refuse(what, "key.in", "needs a body to put the key in",
-			       "\"request\" has neither a form nor a JSON object.", NULL);
+				   "\"request\" has neither a form nor a JSON object.", NULL);
 	}
 }
 
 static void
 check_auth(const Spec *spec, const char *what)
 {
-
 	if (spec->auth != AUTH_HEADER)
 		return;
 	if (spec->auth_header == NULL)
 		refuse(what, "auth.name", "is missing", "The scheme \"header\" needs a header.",
-		       "Name it, like \"x-api-key\".");
+			   "Name it, like \"x-api-key\".");
 	check_header_once(spec, what, "auth.name", spec->auth_header);
 }
 
@@ -283,8 +288,7 @@ remembers_no_key(const Spec *s)
 static bool
 stores_no_key(const Spec *s)
 {
-	return s->key_place == KEY_IN_NONE &&
-	       s->promises.stores != OPL_STORES_NOTHING;
+	return s->key_place == KEY_IN_NONE && s->promises.stores != OPL_STORES_NOTHING;
 }
 
 static bool
@@ -328,8 +332,7 @@ backoff_upside_down(const Spec *s)
 static bool
 connect_beyond_total(const Spec *s)
 {
-	return s->connect_timeout > s->promises.timeout &&
-	       spec_says(s, "timeout", "connect");
+	return s->connect_timeout > s->promises.timeout && spec_says(s, "timeout", "connect");
 }
 
 static const struct
@@ -341,34 +344,33 @@ static const struct
 	const char *hint;
 } nonsense[] = {
 	{sets, "effect", "cannot be \"set\" until there are lanes",
-     "Two settings of one value could overtake each other.",
-     "Use \"create\", if each request is one more thing."},
-	{two_bodies, "request", "has both \"form\" and \"json\"",
-     "A request has one body.", "Set the one that is inherited to null."},
+	 "Two settings of one value could overtake each other.",
+	 "Use \"create\", if each request is one more thing."},
+	{two_bodies, "request", "has both \"form\" and \"json\"", "A request has one body.",
+	 "Set the one that is inherited to null."},
 	{remembers_no_key, "key.ttl", "must be 0 without a key",
-     "A key that is not sent is not remembered.", "Set \"key.in\" and \"key.name\"."},
+	 "A key that is not sent is not remembered.", "Set \"key.in\" and \"key.name\"."},
 	{stores_no_key, "key.stores", "must be \"nothing\" without a key",
-     "Nothing is kept under a key that is not sent.",
-     "Set \"key.in\" and \"key.name\"."},
+	 "Nothing is kept under a key that is not sent.", "Set \"key.in\" and \"key.name\"."},
 	{guards_without_ttl, "key.guards", "needs \"key.ttl\"",
-     "A key guards only while it is remembered.",
-     "Say how long the provider remembers the key, like \"24 h\"."},
+	 "A key guards only while it is remembered.",
+	 "Say how long the provider remembers the key, like \"24 h\"."},
 	{guards_nothing, "key.guards", "makes no sense where the key stores nothing",
-     "A key guards when what it stores stands in the way of a second effect.",
-     "Set \"key.stores\"."},
+	 "A key guards when what it stores stands in the way of a second effect.",
+	 "Set \"key.stores\"."},
 	{window_never_open, "key.ttl",
-     "must be longer than \"key.margin\" and the larger of \"timeout.flight\" and "
-     "\"timeout.total\" together",
-     "Otherwise no resend would surely arrive while the key is remembered.",
-     "Set it to \"0 s\" if nothing is to be resent, or shorten the timeouts."},
+	 "must be longer than \"key.margin\" and the larger of \"timeout.flight\" and "
+	 "\"timeout.total\" together",
+	 "Otherwise no resend would surely arrive while the key is remembered.",
+	 "Set it to \"0 s\" if nothing is to be resent, or shorten the timeouts."},
 	{uuid_cut, "key.max", "must be at least 36 for a uuid", NULL, NULL},
 	{eventual_without_lag, "lookup.lag", "is missing for an \"eventual\" lookup",
-     "Without it, absence would be believed at once.",
-     "Say how long an effect may stay invisible, like \"1 min\"."},
+	 "Without it, absence would be believed at once.",
+	 "Say how long an effect may stay invisible, like \"1 min\"."},
 	{backoff_upside_down, "retry.max", "must not be less than \"retry.initial\"", NULL,
-     NULL},
+	 NULL},
 	{connect_beyond_total, "timeout.connect", "must not be more than \"timeout.total\"",
-     NULL, NULL},
+	 NULL, NULL},
 };
 
 static void
@@ -378,7 +380,7 @@ check_sense(const Spec *spec, const char *what)
 	{
 		if (nonsense[i].found(spec))
 			refuse(what, nonsense[i].path, nonsense[i].must, nonsense[i].detail,
-			       nonsense[i].hint);
+				   nonsense[i].hint);
 	}
 }
 
@@ -424,18 +426,11 @@ static bool
 lookup_by_id(const Spec *s)
 {
 	JsonbValue path;
-	ListCell  *cell;
 
 	if (s->lookup_path == NULL)
 		return false;
 	path = text_value(s->lookup_path);
-	foreach (cell, list_concat(template_names(&path),
-	                           s->lookup_query ? template_names(s->lookup_query) : NIL))
-	{
-		if (strcmp(lfirst(cell), "external_id") == 0)
-			return true;
-	}
-	return false;
+	return has_name(&path, "external_id") || has_name(s->lookup_query, "external_id");
 }
 
 static bool
@@ -468,16 +463,16 @@ static const struct
 	const char *text;
 } prices[] = {
 	{never_resent, "never resent by machine: no key.ttl says how long the provider "
-                   "remembers a key"},
+				   "remembers a key"},
 	{resent_after_proof, "resent only after proof of absence: the key does not guard"},
 	{unknown_to_person, "an operation whose answer is lost goes to a person at once: "
-                        "there is no lookup and no key that guards"},
+						"there is no lookup and no key that guards"},
 	{any_success, "any 2xx confirms, without an external id: there is no \"object\""},
 	{believed_by_id, "an answer is believed by its id alone: there is no "
-                     "\"object.marker\""},
+					 "\"object.marker\""},
 	{one_page, "a lookup believes its first page to be all: there is no \"lookup.more\""},
 	{lookup_by_id, "a lookup needs the external id, which an operation whose answer is "
-                   "lost does not have"},
+				   "lost does not have"},
 	{missing_secret, "nothing can be sent: \"auth\" needs a secret, and there is none"},
 	{unused_secret, "the secret is not used: \"auth.scheme\" is \"none\""},
 	{is_plain, "requests and secrets go out in the clear: base_url is plain http"},
@@ -499,22 +494,18 @@ profile_notices(const Spec *spec)
 
 /* ------------------------------------------------------------- parsing */
 
-/* The body with "{key}" at the pointer, where it goes out with the rest. */
-static JsonbValue *
-with_key(const JsonbValue *body, const char *pointer)
+/* "{key}" stands at the pointer and is filled in with the rest of the body. A
+ * pointer whose parents are not there leads nowhere. */
+static void
+place_key(Spec *spec, const char *what)
 {
-	Jsonb      *json = JsonbValueToJsonb(unconstify(JsonbValue *, body));
-	Jsonb      *key = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("\"{key}\"")));
-	JsonbValue *changed = palloc(sizeof(JsonbValue));
-	Datum       steps;
-	Datum       result;
-
-	steps = DirectFunctionCall2(text_to_array, CStringGetTextDatum(pointer + 1),
-	                            CStringGetTextDatum("/"));
-	result = DirectFunctionCall4(jsonb_set, JsonbPGetDatum(json), steps, JsonbPGetDatum(key),
-	                             BoolGetDatum(true));
-	JsonbToJsonbValue(DatumGetJsonbP(result), changed);
-	return changed;
+	if (spec->key_place != KEY_IN_BODY)
+		return;
+	spec->body = json_set(spec->body, spec->key_name, "\"{key}\"");
+	if (!has_name(spec->body, "key"))
+		refuse(what, "key.name", "leads nowhere in the body",
+			   "The object that is to hold the key is not in the request.",
+			   "Add it to \"request\", as an empty object if need be.");
 }
 
 Spec *
@@ -530,8 +521,7 @@ profile_parse(const char *name, Jsonb *merged)
 	check_rules(spec, what);
 	check_auth(spec, what);
 	check_key(spec, what);
-	if (spec->key_place == KEY_IN_BODY)
-		spec->body = with_key(spec->body, spec->key_name);
+	place_key(spec, what);
 	return spec;
 }
 
@@ -541,64 +531,8 @@ profile_check_part(const char *what, Jsonb *part, bool provider_level)
 	(void) spec_read(what, part, provider_level ? SPEC_PROVIDER : SPEC_ACTION, false);
 }
 
-/* --------------------------------------------------------------- merging */
-
-/* Push one value; containers as they are stored. */
-static void
-push_member(JsonbParseState **state, JsonbValue *name, JsonbValue *value)
-{
-	pushJsonbValue(state, WJB_KEY, name);
-	pushJsonbValue(state, WJB_VALUE, value);
-}
-
-static Jsonb *
-container_json(const JsonbValue *value)
-{
-	return JsonbValueToJsonb(unconstify(JsonbValue *, value));
-}
-
 Jsonb *
 profile_merge(Jsonb *a, Jsonb *b)
 {
-	JsonbParseState *state = NULL;
-	JsonbIterator   *it;
-	JsonbValue       name, under, over;
-	int              token;
-
-	if (!JB_ROOT_IS_OBJECT(a) || !JB_ROOT_IS_OBJECT(b))
-		return b;
-	check_stack_depth();
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	it = JsonbIteratorInit(&a->root);
-	while ((token = JsonbIteratorNext(&it, &name, true)) != WJB_DONE)
-	{
-		char *text;
-
-		if (token != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &under, true);
-		text = pnstrdup(name.val.string.val, name.val.string.len);
-		if (!json_member(&b->root, text, &over))
-			push_member(&state, &name, &under);
-		else if (json_is_object(&under) && json_is_object(&over))
-		{
-			JsonbValue both;
-
-			JsonbToJsonbValue(profile_merge(container_json(&under), container_json(&over)),
-			                  &both);
-			push_member(&state, &name, &both);
-		}
-		else
-			push_member(&state, &name, &over);
-	}
-	it = JsonbIteratorInit(&b->root);
-	while ((token = JsonbIteratorNext(&it, &name, true)) != WJB_DONE)
-	{
-		if (token != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &over, true);
-		if (!json_member(&a->root, pnstrdup(name.val.string.val, name.val.string.len), &under))
-			push_member(&state, &name, &over);
-	}
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	return json_merge(a, b);
 }

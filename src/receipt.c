@@ -17,7 +17,8 @@ static const char *const messages[OPL_STATE_COUNT] = {
 	[OPL_HELD] = "recorded; waits for an approval",
 	[OPL_PENDING] = "recorded, not executed yet; it is sent after the commit",
 	[OPL_SUBMITTED] = "sent; the answer is awaited",
-	[OPL_UNKNOWN] = "it may have happened; the provider is being asked. Do not do it again",
+	[OPL_UNKNOWN] =
+		"it may have happened; the provider is being asked. Do not do it again",
 	[OPL_ACCEPTED] = "the provider has it, and has not finished. Do not do it again",
 	[OPL_REVIEW] = "it may have happened; a person must find out. Do not do it again",
 	[OPL_CONFIRMED] = "it happened, once",
@@ -29,7 +30,7 @@ static bool
 was_rejected(const LedgerOperation *operation)
 {
 	return operation->reason && (strncmp(operation->reason, "rejected", 8) == 0 ||
-	                             strcmp(operation->reason, "refused") == 0);
+								 strcmp(operation->reason, "refused") == 0);
 }
 
 /* A new operation for the same purpose is safe: nothing happened, nothing will. */
@@ -49,13 +50,14 @@ seconds_until(TimestampTz moment)
 
 Datum
 receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation, bool is_new,
-              TimestampTz due_at, const char *message)
+			  TimestampTz due_at, const char *message)
 {
 	OplState  state = operation->op.state;
 	TupleDesc descriptor;
 	Datum     values[10];
 	bool      nulls[10] = {0};
-	bool      waits = !opl_state_ended(state) && due_at != OPL_NEVER && !TIMESTAMP_NOT_FINITE(due_at);
+	bool      waits =
+		!opl_state_ended(state) && due_at != OPL_NEVER && !TIMESTAMP_NOT_FINITE(due_at);
 
 	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "op_receipt was expected as result type");
@@ -66,7 +68,8 @@ receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation, bool is
 	nulls[4] = operation->external_id == NULL;
 	if (operation->external_id)
 		values[4] = CStringGetTextDatum(operation->external_id);
-	values[5] = CStringGetTextDatum(opl_state_next_action(state, was_rejected(operation)));
+	values[5] =
+		CStringGetTextDatum(opl_state_next_action(state, was_rejected(operation)));
 	values[6] = BoolGetDatum(may_call_again(state));
 	nulls[7] = !waits;
 	if (waits)

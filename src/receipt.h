@@ -12,7 +12,7 @@
 
 /* A Datum of op_receipt, for a function that returns it. `due_at` is the next
  * step's moment or OPL_NEVER; `message` NULL: what is said of the state. */
-extern Datum receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation, bool is_new,
-                           TimestampTz due_at, const char *message);
+extern Datum receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation,
+						   bool is_new, TimestampTz due_at, const char *message);
 
 #endif

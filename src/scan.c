@@ -30,9 +30,9 @@ fault_of_text(int sqlerrcode)
 	int category = ERRCODE_TO_CATEGORY(sqlerrcode);
 
 	return category == ERRCODE_TO_CATEGORY(ERRCODE_DATA_EXCEPTION) ||
-	       category == ERRCODE_TO_CATEGORY(ERRCODE_SYNTAX_ERROR) ||
-	       category == ERRCODE_TO_CATEGORY(ERRCODE_PROGRAM_LIMIT_EXCEEDED) ||
-	       category == ERRCODE_TO_CATEGORY(ERRCODE_FEATURE_NOT_SUPPORTED);
+		   category == ERRCODE_TO_CATEGORY(ERRCODE_SYNTAX_ERROR) ||
+		   category == ERRCODE_TO_CATEGORY(ERRCODE_PROGRAM_LIMIT_EXCEEDED) ||
+		   category == ERRCODE_TO_CATEGORY(ERRCODE_FEATURE_NOT_SUPPORTED);
 }
 
 /* Input functions hold nothing but memory, so their error may be caught
@@ -47,7 +47,7 @@ input(PGFunction function, const char *text, Datum *result, char **fault)
 	PG_TRY();
 	{
 		value = DirectFunctionCall3(function, CStringGetDatum(text),
-		                            ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
+									ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
 		good = true;
 	}
 	PG_CATCH();
@@ -73,14 +73,17 @@ scan_duration(const char *text, int64 *microseconds, char **fault)
 	Interval *interval;
 
 	if (!input(interval_in, text, &datum, fault))
+	{
+		*fault = "it is no amount of time";
 		return false;
+	}
 	interval = DatumGetIntervalP(datum);
 	if (interval->month != 0)
 		*fault = "months and years have no fixed length";
 	else if (interval->day < 0 || interval->time < 0)
 		*fault = "it is negative";
 	else if (interval->day > LONGEST_DAYS ||
-	         interval->time > LONGEST_DAYS * USECS_PER_DAY)
+			 interval->time > LONGEST_DAYS * USECS_PER_DAY)
 		*fault = "it is longer than a century";
 	else
 	{
@@ -96,7 +99,10 @@ scan_moment(const char *text, TimestampTz *moment, char **fault)
 	Datum datum;
 
 	if (!input(timestamptz_in, text, &datum, fault))
+	{
+		*fault = "it is no point in time";
 		return false;
+	}
 	*moment = DatumGetTimestampTz(datum);
 	if (!TIMESTAMP_NOT_FINITE(*moment))
 		return true;
@@ -108,8 +114,8 @@ scan_moment(const char *text, TimestampTz *moment, char **fault)
 
 /* Methods that throw on time zones even when silent; later versions have more
  * of them than `datetime`. */
-static const char *const timed_methods[] = {
-	"datetime", "date", "time", "time_tz", "timestamp", "timestamp_tz"};
+static const char *const timed_methods[] = {"datetime", "date",      "time",
+											"time_tz",  "timestamp", "timestamp_tz"};
 
 /* A path as PostgreSQL writes it: names in quotes, predicates in parentheses,
  * and so easy to look through. */
@@ -181,8 +187,8 @@ scan_path(const char *text, bool condition, char **fault)
 	if (*fault != NULL)
 		return NULL;
 	/* What is wrong only when it runs is to show now, not at an answer. */
-	(void) path_all(path, DatumGetJsonbP(DirectFunctionCall1(jsonb_in,
-	                                                         CStringGetDatum("{}"))));
+	(void) path_all(path,
+					DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"))));
 	return path;
 }
 
@@ -265,8 +271,7 @@ path_text(JsonPath *path, Jsonb *json)
 	if (value.type == jbvString && value.val.string.len > 0)
 		return pnstrdup(value.val.string.val, value.val.string.len);
 	if (value.type == jbvNumeric)
-		return DatumGetCString(DirectFunctionCall1(numeric_out,
-		                                           NumericGetDatum(value.val.numeric)));
+		return DatumGetCString(
+			DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
 	return NULL;
 }
-

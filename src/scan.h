@@ -26,7 +26,7 @@ extern JsonPath *scan_path(const char *text, bool condition, char **fault);
 extern JsonPath *scan_path_list(const char *text);
 
 /* These never raise on a path that scan_path() let through. */
-extern bool path_holds(JsonPath *path, Jsonb *json);
+extern bool   path_holds(JsonPath *path, Jsonb *json);
 extern Jsonb *path_first(JsonPath *path, Jsonb *json); /* NULL: nothing */
 extern Jsonb *path_all(JsonPath *path, Jsonb *json);   /* an array */
 

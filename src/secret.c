@@ -36,15 +36,15 @@ static bool
 is_file_name(const char *name)
 {
 	return *name != '\0' && *name != '.' && strlen(name) < NAME_MAX &&
-	       strpbrk(name, "/\\") == NULL && strstr(name, "..") == NULL;
+		   strpbrk(name, "/\\") == NULL && strstr(name, "..") == NULL;
 }
 
 static bool
 is_variable_name(const char *name)
 {
 	return *name != '\0' && !isdigit((unsigned char) *name) &&
-	       strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	                    "0123456789_") == strlen(name);
+		   strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+						"0123456789_") == strlen(name);
 }
 
 const char *
@@ -59,12 +59,13 @@ secret_fault(const char *reference)
 	return "must be \"file:NAME\" or \"env:NAME\"";
 }
 
-static void pg_attribute_noreturn()
-unreadable(const char *reference, const char *detail, const char *hint)
+static void
+pg_attribute_noreturn()
+	unreadable(const char *reference, const char *detail, const char *hint)
 {
 	ereport(ERROR, errcode(OPL_ERR_SECRET),
-	        errmsg("secret \"%s\" cannot be read", reference), errdetail("%s", detail),
-	        hint ? errhint("%s", hint) : 0);
+			errmsg("secret \"%s\" cannot be read", reference), errdetail("%s", detail),
+			hint ? errhint("%s", hint) : 0);
 }
 
 /* Where the file really is. */
@@ -77,17 +78,18 @@ file_path(const char *reference, const char *name, const char *directory)
 
 	if (directory == NULL || *directory == '\0')
 		unreadable(reference, "There is no directory of secrets.",
-		           "Set op_ledger.secret_dir.");
+				   "Set op_ledger.secret_dir.");
 	if (realpath(directory, home) == NULL)
 		unreadable(reference, psprintf("The directory of secrets: %s.", strerror(errno)),
-		           "Check op_ledger.secret_dir.");
+				   "Check op_ledger.secret_dir.");
 	if (realpath(psprintf("%s/%s", home, name), path) == NULL)
-		unreadable(reference, psprintf("The file: %s.", strerror(errno)),
-		           "The file stands in op_ledger.secret_dir and belongs to the server's user.");
+		unreadable(
+			reference, psprintf("The file: %s.", strerror(errno)),
+			"The file stands in op_ledger.secret_dir and belongs to the server's user.");
 	len = strlen(home);
 	if (strncmp(path, home, len) != 0 || path[len] != '/')
 		unreadable(reference, "It is a link that leads out of the directory of secrets.",
-		           NULL);
+				   NULL);
 	return pstrdup(path);
 }
 
@@ -98,7 +100,7 @@ read_file(const char *path, char *bytes, size_t room)
 	struct stat st;
 	size_t      len = 0;
 	ssize_t     n = -1;
-	int         fd = OpenTransientFile(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | PG_BINARY);
+	int fd = OpenTransientFile(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | PG_BINARY);
 
 	if (fd < 0)
 		return -1;
@@ -121,7 +123,8 @@ from_file(const char *reference, const char *name, const char *directory)
 	if (len < 0)
 		unreadable(reference, "It is not a file that the server may read.", NULL);
 	if (len > LONGEST_SECRET)
-		unreadable(reference, psprintf("It is longer than %d bytes.", LONGEST_SECRET), NULL);
+		unreadable(reference, psprintf("It is longer than %d bytes.", LONGEST_SECRET),
+				   NULL);
 	if (len > 0 && secret[len - 1] == '\n')
 		len--;
 	if (len > 0 && secret[len - 1] == '\r')
@@ -139,7 +142,7 @@ from_environment(const char *reference, const char *name)
 
 	if (value == NULL)
 		unreadable(reference, "The server's environment has no such variable.",
-		           "Set it where the server is started, and restart.");
+				   "Set it where the server is started, and restart.");
 	return pstrdup(value);
 }
 

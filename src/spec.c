@@ -16,6 +16,7 @@
 #include "fields.h"
 #include "scan.h"
 #include "secret.h"
+#include "tree.h"
 #include "utils/numeric.h"
 #include "wire.h"
 
@@ -43,7 +44,7 @@ static const char *const formats[] = {"raw", "quoted", "uuid", "sha256", NULL};
 static const char *const executors[] = {"worker", "client", NULL};
 static const char *const methods[] = {"POST", "PUT", "PATCH", "DELETE", NULL};
 static const char *const arg_types[] = {"text",   "integer", "number", "boolean",
-                                        "object", "array",   "any",    NULL};
+										"object", "array",   "any",    NULL};
 static const char *const stores[] = {
 #define X(id, name) name,
 	OPL_STORES(X) NULL
@@ -52,9 +53,8 @@ static const char *const stores[] = {
 
 /* What a rule may make of an answer: what proves itself otherwise is missing. */
 static const char *const rule_verdicts[] = {
-	"not_processed", "confirmed",    "accepted", "rejected",     "blocked",
-	"in_progress",   "already_done", "mismatch", "stored_error", "unknown",
-	NULL};
+	"not_processed", "confirmed", "accepted",     "rejected", "blocked", "in_progress",
+	"already_done",  "mismatch",  "stored_error", "unknown",  NULL};
 
 /* ------------------------------------------- readers for this table alone */
 
@@ -91,8 +91,8 @@ read_base_url(const Place *place, const JsonbValue *value)
 
 	if (fault != NULL)
 		field_fault(place, fault, NULL,
-		            "It is like \"https://api.example.com\" or "
-		            "\"https://api.example.com:8443/v2\".");
+					"It is like \"https://api.example.com\" or "
+					"\"https://api.example.com:8443/v2\".");
 	while (len > 0 && url[len - 1] == '/')
 		url[--len] = '\0';
 	*(char **) field_target(place) = url;
@@ -106,8 +106,8 @@ read_url_path(const Place *place, const JsonbValue *value)
 
 	if (fault != NULL)
 		field_fault(place, fault, NULL,
-		            "It stands behind base_url, like \"/v1/refunds\"; what comes "
-		            "behind a \"?\" is \"query\".");
+					"It stands behind base_url, like \"/v1/refunds\"; what comes "
+					"behind a \"?\" is \"query\".");
 	*(char **) field_target(place) = path;
 }
 
@@ -118,8 +118,9 @@ read_secret(const Place *place, const JsonbValue *value)
 	const char *fault = secret_fault(reference);
 
 	if (fault != NULL)
-		field_fault(place, fault, "A secret itself is never kept in a table.",
-		            "Put it into a file in op_ledger.secret_dir and write \"file:NAME\".");
+		field_fault(
+			place, fault, "A secret itself is never kept in a table.",
+			"Put it into a file in op_ledger.secret_dir and write \"file:NAME\".");
 	*(char **) field_target(place) = reference;
 }
 
@@ -131,7 +132,7 @@ read_replayed(const Place *place, const JsonbValue *value)
 
 	if (strncmp(text, "header:", 7) != 0 || wire_name_fault(text + 7) != NULL)
 		field_fault(place, "must be \"header:NAME\"", NULL,
-		            "Name the header that is \"true\" on a replayed answer.");
+					"Name the header that is \"true\" on a replayed answer.");
 	for (char *p = text; *p != '\0'; p++)
 		*p = pg_ascii_tolower((unsigned char) *p);
 	*(char **) field_target(place) = text + 7;
@@ -163,9 +164,8 @@ read_headers(const Place *place, const JsonbValue *value)
 		if (fault != NULL)
 			field_fault(&header, fault, NULL, NULL);
 		if (wire_header_taken(name) != NULL)
-			field_fault(&header, "is not for a spec to set", 
-			            psprintf("The reason: %s.", wire_header_taken(name)),
-			            "Secrets go through \"auth\" and \"secret\".");
+			field_fault(&header, "is not for a spec to set", wire_header_taken(name),
+						NULL);
 	}
 }
 
@@ -178,8 +178,8 @@ read_items(const Place *place, const JsonbValue *value)
 	spec->lookup_list = scan_path_list(field_text(place, value));
 	if (spec->lookup_list == NULL)
 		field_fault(place, "must name the elements of a list",
-		            "Otherwise an answer without the list would look like an empty one.",
-		            "Write [*] behind the list, like \"$.data[*]\".");
+					"Otherwise an answer without the list would look like an empty one.",
+					"Write [*] behind the list, like \"$.data[*]\".");
 }
 
 static void
@@ -195,8 +195,8 @@ read_status(const Place *place, const JsonbValue *value)
 	for (int i = 0; i < n; i++)
 	{
 		read_integer(&one, json_is_array(value)
-		                       ? getIthJsonbValueFromContainer(value->val.binary.data, i)
-		                       : value);
+							   ? getIthJsonbValueFromContainer(value->val.binary.data, i)
+							   : value);
 		rule->status[rule->nstatus++] = status;
 	}
 }
@@ -208,7 +208,8 @@ read_bound(const Place *place, const JsonbValue *value)
 	Numeric  bound;
 
 	if (value->type != jbvNumeric)
-		field_fault(place, "must be a number", psprintf("It is %s.", json_kind(value)), NULL);
+		field_fault(place, "must be a number", psprintf("It is %s.", json_kind(value)),
+					NULL);
 	bound = value->val.numeric;
 	if (place->field->offset == offsetof(SpecArg, min))
 		arg->has_min = true;
@@ -356,20 +357,20 @@ set_defaults(Draft *draft)
 	spec->key_max = 255;
 	spec->connect_timeout = 5 * OPL_SECOND;
 	spec->promises = (OplPromises){.ttl = 0,
-	                               .stores = OPL_STORES_NOTHING,
-	                               .margin = 5 * OPL_SECOND,
-	                               .timeout = 30 * OPL_SECOND,
-	                               .attempts = 3,
-	                               .patience = HOUR,
-	                               .give_up = 3 * DAY,
-	                               .initial = 2 * OPL_SECOND,
-	                               .base = 2,
-	                               .max = OPL_MINUTE,
-	                               .jitter = 1};
+								   .stores = OPL_STORES_NOTHING,
+								   .margin = 5 * OPL_SECOND,
+								   .timeout = 30 * OPL_SECOND,
+								   .attempts = 3,
+								   .patience = HOUR,
+								   .give_up = 3 * DAY,
+								   .initial = 2 * OPL_SECOND,
+								   .base = 2,
+								   .max = OPL_MINUTE,
+								   .jitter = 1};
 }
 
 bool
-spec_says(const Spec *spec, const char *object, const char *field)
+spec_says(const Spec *spec, const char *field, const char *member)
 {
 	JsonbValue value;
 
@@ -378,7 +379,7 @@ spec_says(const Spec *spec, const char *object, const char *field)
 	if (field == NULL)
 		return true;
 	return json_is_object(&value) && json_member(value.val.binary.data, field, &value) &&
-	       value.type != jbvNull;
+		   value.type != jbvNull;
 }
 
 /* --------------------------------------------------------------- reading */
@@ -404,8 +405,8 @@ derive(Draft *draft)
 	if (!spec_says(spec, "timeout", "connect"))
 		spec->connect_timeout = Min(spec->connect_timeout, p->timeout);
 	if (!spec_says(spec, "key", "guards"))
-		p->guards = p->ttl > 0 &&
-		            (p->stores == OPL_STORES_ALL || p->stores == OPL_STORES_STATE);
+		p->guards =
+			p->ttl > 0 && (p->stores == OPL_STORES_ALL || p->stores == OPL_STORES_STATE);
 	for (int i = 0; i < spec->nrules; i++)
 	{
 		for (char *c = spec->rules[i].header; c != NULL && *c != '\0'; c++)

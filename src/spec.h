@@ -123,9 +123,10 @@ typedef struct Spec
 	char       *lookup_path;
 	JsonbValue *lookup_query;
 	JsonPath   *lookup_items;
-	JsonPath   *lookup_list; /* what lookup_items walks through: an array, or it is no page */
-	JsonPath   *lookup_more;
-	Grade       grade;
+	JsonPath
+		*lookup_list; /* what lookup_items walks through: an array, or it is no page */
+	JsonPath *lookup_more;
+	Grade     grade;
 
 	int64       connect_timeout; /* microseconds */
 	OplPromises promises;

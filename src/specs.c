@@ -16,6 +16,7 @@
 #include "funcapi.h"
 #include "profile.h"
 #include "spec.h"
+#include "tree.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -84,7 +85,7 @@ static const char *const stores[] = {
 static const char *const kinds[] = {"send", "lookup", "door", "late", NULL};
 static const char *const objects[] = {"none", "same", "other", NULL};
 static const char *const phases[] = {"none", "resolve", "connect", "tls",
-                                     "sent", "head",    "done",    NULL};
+									 "sent", "head",    "done",    NULL};
 
 /* ---------------------------------------------------------------- decide */
 
@@ -152,10 +153,10 @@ static OplOperation
 read_operation(Jsonb *json)
 {
 	OplOperation op = {.generation = 1,
-	                   .trying_since = OPL_NEVER,
-	                   .first_sent_at = OPL_NEVER,
-	                   .last_sent_at = OPL_NEVER,
-	                   .not_after = OPL_NEVER};
+					   .trying_since = OPL_NEVER,
+					   .first_sent_at = OPL_NEVER,
+					   .last_sent_at = OPL_NEVER,
+					   .not_after = OPL_NEVER};
 
 	read_argument("operation", operation_fields, json, &op);
 	return op;
@@ -165,7 +166,7 @@ read_operation(Jsonb *json)
 static OplPromises
 read_promises(Jsonb *json)
 {
-	Jsonb      *empty = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+	Jsonb *empty = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
 	OplPromises promises = spec_read("spec", empty, SPEC_MERGED, false)->promises;
 
 	promises.jitter = 0;
@@ -176,7 +177,8 @@ read_promises(Jsonb *json)
 static OplFinding
 read_finding(Jsonb *json, OplMoment now)
 {
-	OplFinding finding = {.started_at = now, .retry_at = OPL_NEVER, .same_generation = true};
+	OplFinding finding = {
+		.started_at = now, .retry_at = OPL_NEVER, .same_generation = true};
 	JsonbValue value;
 
 	read_argument("finding", finding_fields, json, &finding);
@@ -202,7 +204,8 @@ _op_decide(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(opl_state_name(d.after.state));
 	values[1] = text_or_null(opl_step_name(d.step), &nulls[1]);
 	values[2] = moment_or_null(d.due_at, &nulls[2]);
-	values[3] = text_or_null(seal == OPL_SEAL_NONE ? NULL : opl_seal_name(seal), &nulls[3]);
+	values[3] =
+		text_or_null(seal == OPL_SEAL_NONE ? NULL : opl_seal_name(seal), &nulls[3]);
 	values[4] = BoolGetDatum(d.after.contradiction);
 	values[5] = text_or_null(d.reason, &nulls[5]);
 	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
@@ -338,7 +341,7 @@ write_body(Written *w)
 	{
 		bytea *bytes = DatumGetByteaPP(
 			DirectFunctionCall2(binary_decode, CStringGetTextDatum(w->body_base64),
-		                        CStringGetTextDatum("base64")));
+								CStringGetTextDatum("base64")));
 
 		set_body(e, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
 	}
@@ -371,7 +374,8 @@ write_headers(Written *w)
 		else if (token == WJB_VALUE && v.type == jbvString)
 			appendStringInfo(&lines, "%.*s\r\n", v.val.string.len, v.val.string.val);
 		else if (token == WJB_VALUE)
-			ereport(ERROR, errcode(OPL_ERR_SPEC), errmsg("a header in evidence must be text"));
+			ereport(ERROR, errcode(OPL_ERR_SPEC),
+					errmsg("a header in evidence must be text"));
 	}
 	w->evidence.headers = lines.data;
 	w->evidence.headers_len = lines.len;
@@ -387,8 +391,8 @@ read_evidence(Jsonb *json, Written *w)
 	read_argument("evidence", evidence_fields, json, w);
 	if (w->phase < 0)
 		w->phase = w->evidence.http_status != 0 ? PHASE_DONE
-		           : w->evidence.sent            ? PHASE_SENT
-		                                         : PHASE_NONE;
+				   : w->evidence.sent           ? PHASE_SENT
+												: PHASE_NONE;
 	w->evidence.phase = (Phase) w->phase;
 	write_body(w);
 	write_headers(w);
@@ -409,7 +413,7 @@ _op_classify(PG_FUNCTION_ARGS)
 	ours.op_id = w.op_id;
 	ours.generation = w.generation;
 	j = w.kind == OPL_KIND_LOOKUP ? classify_lookup(spec, &ours, &w.evidence)
-	                              : classify_send(spec, &ours, &w.evidence);
+								  : classify_send(spec, &ours, &w.evidence);
 	values[0] = CStringGetTextDatum(opl_verdict_name(j.verdict));
 	values[1] = text_or_null(j.reason, &nulls[1]);
 	values[2] = text_or_null(j.external_id, &nulls[2]);
@@ -445,7 +449,7 @@ Datum
 _op_check_part(PG_FUNCTION_ARGS)
 {
 	profile_check_part(text_to_cstring(PG_GETARG_TEXT_PP(0)), PG_GETARG_JSONB_P(1),
-	                   PG_GETARG_BOOL(2));
+					   PG_GETARG_BOOL(2));
 	PG_RETURN_VOID();
 }
 
@@ -481,10 +485,10 @@ _op_freeze(PG_FUNCTION_ARGS)
 	char       *op_id;
 	Jsonb      *args;
 	const char *fault;
-	char       *traceparent = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
-	Frozen      frozen;
-	Datum       values[5];
-	bool        nulls[5] = {false};
+	char  *traceparent = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
+	Frozen frozen;
+	Datum  values[5];
+	bool   nulls[5] = {false};
 
 	for (int i = 0; i < 4; i++)
 	{

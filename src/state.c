@@ -17,12 +17,12 @@
 /* Evidence is never refused: every state may go to review. */
 static const unsigned arrows[OPL_STATE_COUNT] = {
 	[OPL_HELD] = BIT(PENDING) | BIT(CANCELLED) | BIT(REVIEW),
-	[OPL_PENDING] = BIT(SUBMITTED) | BIT(FAILED) | BIT(CANCELLED) |
-	                BIT(CONFIRMED) | BIT(ACCEPTED) | BIT(UNKNOWN) | BIT(REVIEW),
-	[OPL_SUBMITTED] = BIT(PENDING) | BIT(UNKNOWN) | BIT(ACCEPTED) |
-	                  BIT(CONFIRMED) | BIT(FAILED) | BIT(REVIEW),
-	[OPL_UNKNOWN] = BIT(SUBMITTED) | BIT(ACCEPTED) | BIT(CONFIRMED) |
-	                BIT(FAILED) | BIT(REVIEW),
+	[OPL_PENDING] = BIT(SUBMITTED) | BIT(FAILED) | BIT(CANCELLED) | BIT(CONFIRMED) |
+					BIT(ACCEPTED) | BIT(UNKNOWN) | BIT(REVIEW),
+	[OPL_SUBMITTED] = BIT(PENDING) | BIT(UNKNOWN) | BIT(ACCEPTED) | BIT(CONFIRMED) |
+					  BIT(FAILED) | BIT(REVIEW),
+	[OPL_UNKNOWN] =
+		BIT(SUBMITTED) | BIT(ACCEPTED) | BIT(CONFIRMED) | BIT(FAILED) | BIT(REVIEW),
 	[OPL_ACCEPTED] = BIT(CONFIRMED) | BIT(FAILED) | BIT(UNKNOWN) | BIT(REVIEW),
 	[OPL_REVIEW] = BIT(CONFIRMED) | BIT(FAILED) | BIT(ACCEPTED) | BIT(UNKNOWN),
 	[OPL_CONFIRMED] = BIT(REVIEW),
@@ -78,8 +78,7 @@ opl_state_next_action(OplState state, bool rejected)
 bool
 opl_state_ended(OplState state)
 {
-	return state == OPL_CONFIRMED || state == OPL_FAILED ||
-		state == OPL_CANCELLED;
+	return state == OPL_CONFIRMED || state == OPL_FAILED || state == OPL_CANCELLED;
 }
 
 bool

@@ -10,16 +10,16 @@
 #include <stdbool.h>
 
 /* One list gives the enum, the names, and what each state means outside. */
-#define OPL_STATES(X)                                                          \
-	/* state     effect  next_action                         */                \
-	X(HELD, "held", "none", "wait")                                            \
-	X(PENDING, "pending", "none", "wait")                                      \
-	X(SUBMITTED, "submitted", "maybe", "wait")                                 \
-	X(UNKNOWN, "unknown", "maybe", "wait")                                     \
-	X(ACCEPTED, "accepted", "maybe", "wait")                                   \
-	X(REVIEW, "review", "maybe", "ask_human")                                  \
-	X(CONFIRMED, "confirmed", "done", "use_result")                            \
-	X(FAILED, "failed", "none", "stop")                                        \
+#define OPL_STATES(X)                                           \
+	/* state     effect  next_action                         */ \
+	X(HELD, "held", "none", "wait")                             \
+	X(PENDING, "pending", "none", "wait")                       \
+	X(SUBMITTED, "submitted", "maybe", "wait")                  \
+	X(UNKNOWN, "unknown", "maybe", "wait")                      \
+	X(ACCEPTED, "accepted", "maybe", "wait")                    \
+	X(REVIEW, "review", "maybe", "ask_human")                   \
+	X(CONFIRMED, "confirmed", "done", "use_result")             \
+	X(FAILED, "failed", "none", "stop")                         \
 	X(CANCELLED, "cancelled", "none", "stop")
 
 typedef enum OplState
@@ -27,11 +27,11 @@ typedef enum OplState
 #define X(id, name, effect, next) OPL_##id,
 	OPL_STATES(X)
 #undef X
-	OPL_STATE_COUNT
+		OPL_STATE_COUNT
 } OplState;
 
 extern const char *opl_state_name(OplState state);
-extern bool opl_state_parse(const char *name, OplState *state);
+extern bool        opl_state_parse(const char *name, OplState *state);
 
 /* "none", "maybe" or "done": what the outside world may have seen. */
 extern const char *opl_state_effect(OplState state);

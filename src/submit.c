@@ -63,12 +63,16 @@ check_names(const char *op_id, const char *action)
 
 	if (fault)
 		ereport(ERROR,
-		        (errcode(OPL_ERR_OP_ID), errmsg("op id %s", fault),
-		         errhint("Name what is done: 1 to 200 printable characters that do not end in \"~\" "
-		                 "and digits. op_key('refund', '1043', 'li_2') builds one.")));
+				(errcode(OPL_ERR_OP_ID), errmsg("op id %s", fault),
+				 errhint("Name what is done: 1 to 200 printable characters that do not "
+						 "end in \"~\" "
+						 "and digits. op_key('refund', '1043', 'li_2') builds one.")));
 	if (!action)
-		ereport(ERROR, (errcode(OPL_ERR_NO_ACTION), errmsg("the action of operation \"%s\" is NULL", op_id),
-		                errhint("Name an action, such as 'stripe.refund'; op_action lists them.")));
+		ereport(
+			ERROR,
+			(errcode(OPL_ERR_NO_ACTION),
+			 errmsg("the action of operation \"%s\" is NULL", op_id),
+			 errhint("Name an action, such as 'stripe.refund'; op_action lists them.")));
 }
 
 static void
@@ -77,14 +81,16 @@ check_times(const LedgerBirth *birth)
 	if (birth->no_not_after)
 		return;
 	if (!birth->no_not_before &&
-	    DatumGetTimestampTz(birth->not_after) <= DatumGetTimestampTz(birth->not_before))
-		ereport(ERROR, (errcode(OPL_ERR_ARGUMENT),
-		                errmsg("not_after of operation \"%s\" is not later than its not_before", birth->op_id),
-		                errhint("Leave one of them out, or move them apart.")));
+		DatumGetTimestampTz(birth->not_after) <= DatumGetTimestampTz(birth->not_before))
+		ereport(ERROR,
+				(errcode(OPL_ERR_ARGUMENT),
+				 errmsg("not_after of operation \"%s\" is not later than its not_before",
+						birth->op_id),
+				 errhint("Leave one of them out, or move them apart.")));
 	if (DatumGetTimestampTz(birth->not_after) <= GetCurrentTimestamp())
 		ereport(ERROR, (errcode(OPL_ERR_ARGUMENT),
-		                errmsg("not_after of operation \"%s\" has passed", birth->op_id),
-		                errhint("Nothing was recorded; pass a moment in the future.")));
+						errmsg("not_after of operation \"%s\" has passed", birth->op_id),
+						errhint("Nothing was recorded; pass a moment in the future.")));
 }
 
 static void
@@ -112,15 +118,19 @@ read_arguments(FunctionCallInfo fcinfo, LedgerBirth *birth)
 	birth->dedupe_key = text_arg(fcinfo, ARG_DEDUPE_KEY);
 	birth->lane = text_arg(fcinfo, ARG_LANE);
 	birth->no_not_before = PG_ARGISNULL(ARG_NOT_BEFORE);
-	birth->not_before = birth->no_not_before ? (Datum) 0 : PG_GETARG_DATUM(ARG_NOT_BEFORE);
+	birth->not_before =
+		birth->no_not_before ? (Datum) 0 : PG_GETARG_DATUM(ARG_NOT_BEFORE);
 	birth->no_not_after = PG_ARGISNULL(ARG_NOT_AFTER);
 	birth->not_after = birth->no_not_after ? (Datum) 0 : PG_GETARG_DATUM(ARG_NOT_AFTER);
 	birth->no_cost = PG_ARGISNULL(ARG_COST);
 	birth->cost = birth->no_cost ? (Datum) 0 : PG_GETARG_DATUM(ARG_COST);
 	if (birth->lane)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-		                errmsg("lane of operation \"%s\" cannot be kept: there are no lanes yet", birth->op_id),
-		                errhint("Submit the next operation when op_wait() says that this one has ended.")));
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("lane of operation \"%s\" cannot be kept: there are no lanes yet",
+						birth->op_id),
+				 errhint("Submit the next operation when op_wait() says that this one "
+						 "has ended.")));
 	check_times(birth);
 	birth->submitted_by = GetUserNameFromId(GetOuterUserId(), false);
 }
@@ -130,14 +140,16 @@ read_arguments(FunctionCallInfo fcinfo, LedgerBirth *birth)
 static void
 prepare(LedgerBirth *birth, const Action *action)
 {
-	OplMoment not_after = birth->no_not_after ? OPL_NEVER : DatumGetTimestampTz(birth->not_after);
-	OplMoment due_at =
-		birth->no_not_before ? GetCurrentTimestamp() : DatumGetTimestampTz(birth->not_before);
+	OplMoment not_after =
+		birth->no_not_after ? OPL_NEVER : DatumGetTimestampTz(birth->not_after);
+	OplMoment due_at = birth->no_not_before ? GetCurrentTimestamp()
+											: DatumGetTimestampTz(birth->not_before);
 	Frozen    frozen = {0};
 	uint8    *digest = palloc(CANON_DIGEST_LEN);
 
 	profile_check_args(action->spec, action->name, birth->args);
-	profile_freeze(action->spec, birth->op_id, 1, birth->args, birth->traceparent, &frozen);
+	profile_freeze(action->spec, birth->op_id, 1, birth->args, birth->traceparent,
+				   &frozen);
 	hash_args(birth->args, digest);
 	birth->args_hash = digest;
 	birth->provider = action->provider;
@@ -164,12 +176,15 @@ warn_without_worker(const char *op_id)
 	if (wake_available() && (state == SLOT_RUNNING || state == SLOT_STARTING))
 		return;
 	warned = true;
-	ereport(WARNING,
-	        (errmsg("operation \"%s\" is recorded, but no worker runs for this database", op_id),
-	         errdetail("It is sent as soon as there is one."),
-	         wake_available()
-	             ? errhint("SELECT * FROM op_health() says why.")
-	             : errhint("Add op_ledger to shared_preload_libraries and restart the server.")));
+	ereport(
+		WARNING,
+		(errmsg("operation \"%s\" is recorded, but no worker runs for this database",
+				op_id),
+		 errdetail("It is sent as soon as there is one."),
+		 wake_available()
+			 ? errhint("SELECT * FROM op_health() says why.")
+			 : errhint(
+				   "Add op_ledger to shared_preload_libraries and restart the server.")));
 }
 
 static LedgerOperation *
@@ -186,20 +201,23 @@ newborn(const LedgerBirth *birth)
 static void
 check_same(const LedgerBirth *birth, const LedgerOperation *first)
 {
-	bool same_args = VARSIZE_ANY_EXHDR(first->args_hash) == CANON_DIGEST_LEN &&
-	                 memcmp(VARDATA_ANY(first->args_hash), birth->args_hash, CANON_DIGEST_LEN) == 0;
+	bool same_args =
+		VARSIZE_ANY_EXHDR(first->args_hash) == CANON_DIGEST_LEN &&
+		memcmp(VARDATA_ANY(first->args_hash), birth->args_hash, CANON_DIGEST_LEN) == 0;
 
 	if (same_args && strcmp(first->action, birth->action) == 0)
 		return;
-	ereport(ERROR,
-	        (errcode(OPL_ERR_OTHER_ARGS),
-	         errmsg("operation \"%s\" exists with %s", birth->op_id,
-	                same_args ? "another action" : "other arguments"),
-	         errdetail("It was submitted at %s for action \"%s\" and is %s; nothing was changed.",
-	                   timestamptz_to_str(first->created_at), first->action,
-	                   opl_state_name(first->op.state)),
-	         errhint("An op id names one thing to do. Use another id for another thing; "
-	                 "op_status() tells what became of this one.")));
+	ereport(
+		ERROR,
+		(errcode(OPL_ERR_OTHER_ARGS),
+		 errmsg("operation \"%s\" exists with %s", birth->op_id,
+				same_args ? "another action" : "other arguments"),
+		 errdetail(
+			 "It was submitted at %s for action \"%s\" and is %s; nothing was changed.",
+			 timestamptz_to_str(first->created_at), first->action,
+			 opl_state_name(first->op.state)),
+		 errhint("An op id names one thing to do. Use another id for another thing; "
+				 "op_status() tells what became of this one.")));
 }
 
 /* Somebody asks again about what nobody knows: look sooner. */
@@ -236,7 +254,8 @@ op_submit(PG_FUNCTION_ARGS)
 			elog(ERROR, "operation \"%s\" exists and cannot be read", birth.op_id);
 		check_same(&birth, operation);
 		nudge(operation);
-		due_at = opl_state_ended(operation->op.state) ? OPL_NEVER : ledger_due_at(birth.op_id, false);
+		due_at = opl_state_ended(operation->op.state) ? OPL_NEVER
+													  : ledger_due_at(birth.op_id, false);
 	}
 	ledger_end();
 	if (is_new)

@@ -224,6 +224,7 @@ info_long(CURL *easy, CURLINFO info)
 
 /* ------------------------------------------------------------------ events */
 
+/* NULL for a handle of curl's own: newer ones close connections with one. */
 static Transfer *
 transfer_of(CURL *easy)
 {
@@ -239,14 +240,15 @@ transfer_of(CURL *easy)
 static int
 on_interest(CURL *easy, curl_socket_t fd, int what, void *userp, void *socketp)
 {
-	uint32 events = 0;
+	Transfer *t = transfer_of(easy);
+	uint32    events = 0;
 
 	if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
 		events |= EPOLLIN;
 	if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
 		events |= EPOLLOUT;
-	if ((events & EPOLLIN) != 0 && sockets_is_ours(fd))
-		transfer_of(easy)->connected = true;
+	if (t != NULL && (events & EPOLLIN) != 0 && sockets_is_ours(fd))
+		t->connected = true;
 	return sockets_want(fd, events) ? 0 : -1;
 }
 

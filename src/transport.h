@@ -30,7 +30,7 @@ extern void transport_run(void);
 /* The token of an exchange that ended, or NULL. Its evidence is filled in;
  * headers and body are malloc()ed: transport_forget() frees them. */
 extern void *transport_next(void);
-extern void transport_forget(Evidence *evidence);
+extern void  transport_forget(Evidence *evidence);
 
 /* Exchanges that have not come back through transport_next(). */
 extern int transport_in_flight(void);

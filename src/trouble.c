@@ -73,10 +73,12 @@ trouble_avoided(TimestampTz now, int *count)
 static bool
 fault_of_the_world(int sqlstate)
 {
-	static const int classes[] = {ERRCODE_INSUFFICIENT_RESOURCES, ERRCODE_OPERATOR_INTERVENTION,
-	                              ERRCODE_IO_ERROR, ERRCODE_TRANSACTION_ROLLBACK,
-	                              ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-	                              ERRCODE_INVALID_TRANSACTION_STATE};
+	static const int classes[] = {ERRCODE_INSUFFICIENT_RESOURCES,
+								  ERRCODE_OPERATOR_INTERVENTION,
+								  ERRCODE_IO_ERROR,
+								  ERRCODE_TRANSACTION_ROLLBACK,
+								  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+								  ERRCODE_INVALID_TRANSACTION_STATE};
 
 	for (int i = 0; i < lengthof(classes); i++)
 	{
@@ -123,7 +125,8 @@ trouble_failed(int sqlstate, const char *suspect, int items, TimestampTz now)
 		return false;
 	}
 	culprit = culprit_of(suspect);
-	culprit->avoid_until = now + Min(FIRST_WAIT << Min(culprit->strikes, 12), 6 * LONGEST_WAIT);
+	culprit->avoid_until =
+		now + Min(FIRST_WAIT << Min(culprit->strikes, 12), 6 * LONGEST_WAIT);
 	culprit->strikes++;
 	return culprit->strikes >= STRIKES;
 }

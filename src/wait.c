@@ -58,16 +58,16 @@ static void
 check_can_see(const LedgerOperation *operation)
 {
 	if (IsolationUsesXactSnapshot())
-		ereport(ERROR,
-		        (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-		         errmsg("op_wait() cannot see changes in a %s transaction",
-		                XactIsoLevel == XACT_SERIALIZABLE ? "SERIALIZABLE" : "REPEATABLE READ"),
-		         errhint("Commit first, then wait in a transaction of its own.")));
+		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+						errmsg("op_wait() cannot see changes in a %s transaction",
+							   XactIsoLevel == XACT_SERIALIZABLE ? "SERIALIZABLE"
+																 : "REPEATABLE READ"),
+						errhint("Commit first, then wait in a transaction of its own.")));
 	if (operation && TransactionIdIsCurrentTransactionId(operation->xmin))
 		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-		                errmsg("operation \"%s\" is not committed yet", operation->op_id),
-		                errdetail("It is sent after this transaction commits."),
-		                errhint("Commit first, then call op_wait().")));
+						errmsg("operation \"%s\" is not committed yet", operation->op_id),
+						errdetail("It is sent after this transaction commits."),
+						errhint("Commit first, then call op_wait().")));
 }
 
 static LedgerOperation *
@@ -95,9 +95,10 @@ left_ms(TimestampTz until)
 Datum
 op_wait(PG_FUNCTION_ARGS)
 {
-	char            *op_id = PG_ARGISNULL(0) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(0));
-	Oid              schema = get_func_namespace(fcinfo->flinfo->fn_oid);
-	TimestampTz      until = GetCurrentTimestamp() + timeout_ms(fcinfo, 1, WAIT_MAX_MS) * INT64CONST(1000);
+	char       *op_id = PG_ARGISNULL(0) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(0));
+	Oid         schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+	TimestampTz until =
+		GetCurrentTimestamp() + timeout_ms(fcinfo, 1, WAIT_MAX_MS) * INT64CONST(1000);
 	MemoryContext    outer = CurrentMemoryContext;
 	MemoryContext    each = AllocSetContextCreate(outer, "op_wait", ALLOCSET_SMALL_SIZES);
 	LedgerOperation *operation;
@@ -112,9 +113,10 @@ op_wait(PG_FUNCTION_ARGS)
 		operation = look(schema, op_id, &due_at);
 		MemoryContextSwitchTo(outer);
 		if (!operation)
-			ereport(ERROR,
-			        (errcode(OPL_ERR_NOT_FOUND), errmsg("operation \"%s\" does not exist", op_id),
-			         errhint("It was never submitted, or its transaction has not been committed.")));
+			ereport(ERROR, (errcode(OPL_ERR_NOT_FOUND),
+							errmsg("operation \"%s\" does not exist", op_id),
+							errhint("It was never submitted, or its transaction has not "
+									"been committed.")));
 		check_can_see(operation);
 		if (!worth_waiting(operation->op.state) || left_ms(until) == 0)
 			break;
@@ -130,15 +132,15 @@ static void
 refuse_in_block(FunctionCallInfo fcinfo)
 {
 	bool atomic = !fcinfo->context || !IsA(fcinfo->context, CallContext) ||
-	              ((CallContext *) fcinfo->context)->atomic;
+				  ((CallContext *) fcinfo->context)->atomic;
 
 	if (atomic)
-		ereport(ERROR,
-		        (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-		         errmsg("op_execute() cannot run inside a transaction block"),
-		         errdetail("It submits, commits and waits; nothing was done."),
-		         errhint("CALL it by itself with autocommit on; inside a transaction use op_submit(), "
-		                 "and op_wait() after the commit.")));
+		ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+						errmsg("op_execute() cannot run inside a transaction block"),
+						errdetail("It submits, commits and waits; nothing was done."),
+						errhint("CALL it by itself with autocommit on; inside a "
+								"transaction use op_submit(), "
+								"and op_wait() after the commit.")));
 }
 
 /* A receipt says whether it is new; later looks at it must not lose that. */
@@ -146,9 +148,10 @@ static Datum
 with_is_new(Datum receipt, bool is_new)
 {
 	HeapTupleHeader header = DatumGetHeapTupleHeader(receipt);
-	TupleDesc descriptor = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(header),
-	                                              HeapTupleHeaderGetTypMod(header));
-	HeapTupleData   tuple = {.t_len = HeapTupleHeaderGetDatumLength(header), .t_data = header};
+	TupleDesc       descriptor = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(header),
+														HeapTupleHeaderGetTypMod(header));
+	HeapTupleData   tuple = {.t_len = HeapTupleHeaderGetDatumLength(header),
+							 .t_data = header};
 	Datum          *values = palloc(sizeof(Datum) * descriptor->natts);
 	bool           *nulls = palloc(sizeof(bool) * descriptor->natts);
 	Datum           changed;
@@ -190,22 +193,24 @@ result_row(FunctionCallInfo fcinfo, Datum receipt)
 
 	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "a row was expected as result type");
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), &receipt, &null));
+	return HeapTupleGetDatum(
+		heap_form_tuple(BlessTupleDesc(descriptor), &receipt, &null));
 }
 
 Datum
 op_execute(PG_FUNCTION_ARGS)
 {
 	Oid         schema = get_func_namespace(fcinfo->flinfo->fn_oid);
-	TimestampTz until = GetCurrentTimestamp() + timeout_ms(fcinfo, 3, LONG_MAX / 2000) * INT64CONST(1000);
-	Datum       receipt;
-	bool        is_new;
+	TimestampTz until =
+		GetCurrentTimestamp() + timeout_ms(fcinfo, 3, LONG_MAX / 2000) * INT64CONST(1000);
+	Datum receipt;
+	bool  is_new;
 
 	refuse_in_block(fcinfo);
 	ledger_begin_nonatomic(schema);
 	receipt = ledger_call_submit(PG_ARGISNULL(0) ? NULL : PG_GETARG_TEXT_PP(0),
-	                             PG_ARGISNULL(1) ? NULL : PG_GETARG_TEXT_PP(1),
-	                             PG_ARGISNULL(2) ? NULL : PG_GETARG_JSONB_P(2));
+								 PG_ARGISNULL(1) ? NULL : PG_GETARG_TEXT_PP(1),
+								 PG_ARGISNULL(2) ? NULL : PG_GETARG_JSONB_P(2));
 	is_new = is_new_in(receipt);
 	ledger_commit();
 	for (;;)

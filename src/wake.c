@@ -63,7 +63,7 @@ static Size
 shared_size(void)
 {
 	return add_size(offsetof(Shared, slots),
-	                mul_size((Size) max_worker_processes, sizeof(Slot)));
+					mul_size((Size) max_worker_processes, sizeof(Slot)));
 }
 
 static void
@@ -120,7 +120,7 @@ slot_of(Oid database)
 		Slot *slot = &shared->slots[i];
 
 		if (slot->report.database == database &&
-		    (slot->report.state == SLOT_RUNNING || slot->report.state == SLOT_STARTING))
+			(slot->report.state == SLOT_RUNNING || slot->report.state == SLOT_STARTING))
 			return slot;
 	}
 	return NULL;
@@ -199,7 +199,8 @@ at_transaction_end(XactEvent event, void *arg)
 		if (pending.launcher)
 			wake_launcher();
 	}
-	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
+		event == XACT_EVENT_PREPARE)
 		pending.worker = pending.waiters = pending.nudge = pending.launcher = false;
 }
 
@@ -260,7 +261,7 @@ wake_wait_sleep(long timeout_ms)
 	}
 	/* Not preloaded: nobody will ever wake us, but time passes. */
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms,
-	                 PG_WAIT_EXTENSION);
+					 PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
@@ -301,8 +302,9 @@ wake_attach(int index)
 	if (slot->report.state != SLOT_STARTING || slot->report.pid != 0)
 	{
 		LWLockRelease(shared->lock);
-		ereport(FATAL, (errcode(ERRCODE_OBJECT_IN_USE),
-		                errmsg("op_ledger worker was started for a slot that is not its own")));
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("op_ledger worker was started for a slot that is not its own")));
 	}
 	slot->report.pid = MyProcPid;
 	slot->report.started_at = GetCurrentTimestamp();

@@ -67,21 +67,21 @@ extern void wake_wait_sleep(long timeout_ms);
 extern void wake_wait_finish(void);
 
 /* ---- the worker */
-extern Oid  wake_attach(int slot);            /* at start; the slot's database */
-extern void wake_running(int64 epoch);        /* the extension is here */
-extern void wake_leaving(SlotEnd end);        /* said before proc_exit */
-extern bool wake_take_nudged(void);           /* somebody asked again, since last time */
+extern Oid  wake_attach(int slot);     /* at start; the slot's database */
+extern void wake_running(int64 epoch); /* the extension is here */
+extern void wake_leaving(SlotEnd end); /* said before proc_exit */
+extern bool wake_take_nudged(void);    /* somebody asked again, since last time */
 extern bool wake_take_yield(void);
 extern void wake_turned(int in_flight, TimestampTz held_since);
 extern void wake_turn_failed(const char *failure);
-extern void wake_waiters(void);               /* operations ended: after the commit */
+extern void wake_waiters(void); /* operations ended: after the commit */
 
 /* ---- the launcher */
-extern void wake_launcher_start(void);
-extern bool wake_take_scan(void);             /* a database was told to want a worker */
-extern int  wake_slot_count(void);
+extern void       wake_launcher_start(void);
+extern bool       wake_take_scan(void); /* a database was told to want a worker */
+extern int        wake_slot_count(void);
 extern SlotReport wake_slot(int slot);
-extern int  wake_slot_take(Oid database);     /* a free slot, now STARTING; -1: none */
-extern void wake_slot_free(int slot);
+extern int        wake_slot_take(Oid database); /* a free slot, now STARTING; -1: none */
+extern void       wake_slot_free(int slot);
 
 #endif

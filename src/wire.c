@@ -165,25 +165,29 @@ wire_host_is_private(const char *url)
 
 /* --------------------------------------------------------------- headers */
 
+#define SECRET_HEADER \
+	"A secret is never kept in a table: \"auth\" and \"secret\" send it."
+#define TRANSPORT_HEADER "The transport sets it."
+
 /* Headers that a spec does not set, and why. */
 static const struct
 {
 	const char *name;
 	const char *reason;
 } taken_headers[] = {
-	{"authorization", "a secret does not belong into a table"},
-	{"proxy-authorization", "a secret does not belong into a table"},
-	{"cookie", "a secret does not belong into a table"},
-	{"connection", "the transport sets it"},
-	{"content-length", "the transport sets it"},
-	{"expect", "the transport sets it"},
-	{"host", "the transport sets it"},
-	{"keep-alive", "the transport sets it"},
-	{"proxy-connection", "the transport sets it"},
-	{"te", "the transport sets it"},
-	{"trailer", "the transport sets it"},
-	{"transfer-encoding", "the transport sets it"},
-	{"upgrade", "the transport sets it"},
+	{"authorization", SECRET_HEADER},
+	{"proxy-authorization", SECRET_HEADER},
+	{"cookie", SECRET_HEADER},
+	{"connection", TRANSPORT_HEADER},
+	{"content-length", TRANSPORT_HEADER},
+	{"expect", TRANSPORT_HEADER},
+	{"host", TRANSPORT_HEADER},
+	{"keep-alive", TRANSPORT_HEADER},
+	{"proxy-connection", TRANSPORT_HEADER},
+	{"te", TRANSPORT_HEADER},
+	{"trailer", TRANSPORT_HEADER},
+	{"transfer-encoding", TRANSPORT_HEADER},
+	{"upgrade", TRANSPORT_HEADER},
 };
 
 const char *

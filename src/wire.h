@@ -10,11 +10,12 @@
  * them shows the value. */
 extern const char *wire_base_url_fault(const char *url);
 extern const char *wire_path_fault(const char *path);
-extern const char *wire_name_fault(const char *name);        /* of a header */
-extern const char *wire_value_fault(const char *value);      /* of a header */
-extern const char *wire_header_fault(const char *line);      /* "Name: value" */
+extern const char *wire_name_fault(const char *name);   /* of a header */
+extern const char *wire_value_fault(const char *value); /* of a header */
+extern const char *wire_header_fault(const char *line); /* "Name: value" */
 
-/* Why the transport, or "auth", keeps a header to itself; NULL: it does not. */
+/* Why the transport, or "auth", keeps a header to itself, as a sentence; NULL: it
+ * does not. */
 extern const char *wire_header_taken(const char *name);
 
 /* Does the URL's host name the machine itself or a private network? By what is

@@ -133,7 +133,7 @@ BEGIN
 			HINT = 'op_provider lists them.';
 	END IF;
 	INSERT INTO op_event (actor, event, note)
-	VALUES (session_user, format('%s provider %s',
+	VALUES (_op_actor(), format('%s provider %s',
 	                             CASE WHEN _op_provider_set_paused.paused THEN 'pause' ELSE 'resume' END,
 	                             _op_provider_set_paused.name), _op_provider_set_paused.note);
 	PERFORM _op_wake();
@@ -158,6 +158,9 @@ END
 $$;
 COMMENT ON FUNCTION op_provider_resume(text) IS
 	'Sends to this provider again, after op_provider_pause() or after a request was blocked (401, 403, no secret). Error OL005: no such provider.';
+
+CREATE FUNCTION _op_actor() RETURNS text LANGUAGE c STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION _op_actor() IS 'Who called, also inside a function that runs with its owner''s rights.';
 
 CREATE FUNCTION _op_wake() RETURNS void LANGUAGE c VOLATILE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION _op_wake() IS 'Wakes this database''s worker when the transaction commits.';

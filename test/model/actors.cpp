@@ -331,7 +331,7 @@ Actors::store(Ledger *l, const OplDecision &d) const
 	l->adopted = op.adopted;
 	l->attempts = op.attempts > 0;
 	l->tries = (u8) op.tries;
-	l->trying = age(op.trying_since, cap_trying());
+	l->trying = age(op.trying_since, s.patience);
 	l->first = age(op.first_sent_at, s.ttl);
 	l->last = age(op.last_sent_at, cap_last);
 	l->not_after = remaining(op.not_after);
@@ -1021,7 +1021,8 @@ Actors::objects(const World &w)
 	}
 }
 
-/* Any event that ever was, at any moment, in any order, again and again. */
+/* Any event that ever was, at any moment, in any order, again and again. Not
+ * for ever, though: no circle is made of webhooks. */
 void
 Actors::webhooks(const World &w)
 {
@@ -1038,7 +1039,7 @@ Actors::webhooks(const World &w)
 			if (!was[v])
 				continue;
 			say("webhook: %s, object %c", opl_verdict_name(verdicts[v]), 'A' + i);
-			decide(w, {verdicts[v], i, false, OPL_KIND_DOOR, NOW}, MACHINE);
+			decide(w, {verdicts[v], i, false, OPL_KIND_DOOR, NOW}, REST);
 		}
 	}
 }
@@ -1081,7 +1082,7 @@ Actors::tick(World w)
 
 	for (Ledger *l : ledgers)
 	{
-		older(&l->trying, cap_trying());
+		older(&l->trying, s.patience);
 		older(&l->first, s.ttl);
 		older(&l->created, s.ttl);
 		older(&l->last, cap_last);

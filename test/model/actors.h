@@ -13,9 +13,9 @@
 /* What a step is, as far as the search for circles asks. */
 enum Class
 {
-	MACHINE, /* worker, wire, provider, webhook */
+	MACHINE, /* worker, wire, provider */
 	CLOCK,   /* time passes, and nothing waits for a worker */
-	REST     /* people, crashes, and time that runs away from a worker */
+	REST     /* people, webhooks, crashes, and time that runs from a worker */
 };
 
 struct Step
@@ -55,7 +55,6 @@ class Actors
 	const Scenario    s;
 	const OplPromises p;
 	OplMoment         cap_last;
-	int cap_trying() const { return s.patience == 99 ? 0 : s.patience; }
 	const World      *from = nullptr;
 	const char       *bad = nullptr;
 	std::string       said;

@@ -28,6 +28,7 @@ const Part stores[] = {
 	{"state", "stores=2 marked=0"},
 	{"success", "stores=1 marked=0"},
 	{"success-clean", "stores=1 marked=0 guards=1 clean=1"},
+	{"success-told", "stores=1 marked=0 guards=1 clean=1 declared=1"},
 	{"nothing", "stores=0 marked=0"},
 	{"short-ttl", "stores=3 ttl=4"},
 	{"no-key", "stores=0 marked=0 ttl=0 key=0"},
@@ -68,16 +69,14 @@ const Part beside[] = {
 	{"three-tries", "attempts=3 people=0 busy=0 refuses=0"},
 };
 
-const char common[] = "ttl=6 patience=4";
-
 /* Later fields win. */
 void
 line(const Part &store, const Part &lookup, const Part &flight, const Part &what,
      const char *more)
 {
-	printf("%s/%s/%s/%s %s %s %s %s %s%s\n", store.name, lookup.name, flight.name,
-	       what.name, common, lookup.fields, flight.fields, what.fields,
-	       store.fields, more);
+	printf("%s/%s/%s/%s %s %s %s %s%s\n", store.name, lookup.name, flight.name,
+	       what.name, lookup.fields, flight.fields, what.fields, store.fields,
+	       more);
 }
 
 void
@@ -96,7 +95,7 @@ full()
 		cross(what);
 	for (const Part &what : beside)
 	{
-		for (int store : {0, 1, 4, 5, 9})
+		for (int store : {0, 1, 4, 5, 10})
 			for (const Part &lookup : lookups)
 				line(stores[store], lookup, flights[1], what, "");
 	}

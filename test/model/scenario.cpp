@@ -23,8 +23,16 @@ complete(Scenario *s)
 		s->guards = s->stores >= OPL_STORES_STATE;
 	if (s->keeps < 0)
 		s->keeps = s->stores;
+
+	int quiet = s->margin + s->flight + s->lag + 1;
+	int reach = s->flight > s->timeout ? s->flight : s->timeout;
+
+	if (s->ttl < 0)
+		s->ttl = quiet + s->margin + reach + 1;
+	if (s->patience < 0)
+		s->patience = quiet + 1;
 	if (s->give_up < 0)
-		s->give_up = s->margin + s->flight + s->lag + 2;
+		s->give_up = quiet + 1;
 }
 
 bool

@@ -14,7 +14,7 @@ extern "C" {
 /* field, default, meaning */
 #define SCENARIO_FIELDS(X)                                                     \
 	/* promises, in ticks */                                                   \
-	X(ttl, 8, "the key is remembered")                                         \
+	X(ttl, -1, "the key is remembered; -1: until just past quiet")             \
 	X(stores, 3, "0 nothing, 1 success, 2 state, 3 all")                       \
 	X(guards, -1, "-1: follows from stores")                                   \
 	X(margin, 1, "claim to send; a client's lease")                            \
@@ -23,7 +23,7 @@ extern "C" {
 	X(lag, 0, "effect to visibility in a lookup")                              \
 	X(recipe, 1, "there is a lookup")                                          \
 	X(attempts, 2, "tries")                                                    \
-	X(patience, 7, "tries, in time; 99: for ever")                                           \
+	X(patience, -1, "tries, in time; -1: until just past quiet")                                           \
 	X(give_up, -1, "lookups, in time; -1: just past quiet")                    \
 	X(retry, 1, "Retry-After of a 429")                                        \
 	/* what the provider is like */                                            \
