@@ -83,12 +83,13 @@ store(LedgerOperation *operation, const OplDecision *decision, const char *event
 	  const char *note)
 {
 	LedgerChange change = {.op_id = operation->op_id,
+						   .row = operation->row,
 						   .provider = operation->provider,
 						   .decision = *decision,
 						   .reason =
 							   decision->reason ? decision->reason : operation->reason};
 
-	ledger_save(&change, 1, GetCurrentTimestamp());
+	ledger_save_one(&change, GetCurrentTimestamp());
 	if (decision->step == OPL_STEP_NONE)
 		ledger_off_agenda(operation->op_id);
 	ledger_event(operation->op_id, actor(), event, note);

@@ -439,7 +439,8 @@ canon_trim(const char *text)
 
 /* --------------------------------------------------------- hostile bodies */
 
-/* One U+FFFD for a byte that is no text, and the rest of its character. */
+/* One U+FFFD for a byte that is no text, NUL among them, and the rest of its
+ * character. */
 char *
 canon_lossy_text(const char *data, size_t len)
 {
@@ -453,7 +454,7 @@ canon_lossy_text(const char *data, size_t len)
 		int n =
 			pg_encoding_verifymbchar(PG_UTF8, (const char *) p, (int) Min(end - p, 4));
 
-		if (n > 0 && *p != '\0')
+		if (n > 0)
 		{
 			appendBinaryStringInfo(&out, (const char *) p, n);
 			p += n;

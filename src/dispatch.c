@@ -52,7 +52,7 @@
  * and waiting DDL tell nobody. */
 #define TICK OPL_SECOND
 
-/* After a claim, more may come due soon. */
+/* After a claim, and while sessions hold what is due, look again soon. */
 #define AGAIN (20 * MILLISECOND)
 
 /* A row of the agenda that must not be taken now comes back after this. */
@@ -70,7 +70,7 @@ typedef struct Turn
 	int              noperations;
 	LedgerRequest   *requests; /* of what is due, sorted by op_id */
 	int              nrequests;
-	char           **held; /* rows of op_due that are locked, sorted */
+	LedgerDue       *held; /* rows of op_due that are locked, sorted */
 	int              nheld;
 	char           **absent; /* answers without a row in op_due, sorted */
 	int              nabsent;
@@ -166,9 +166,9 @@ operation_of(Turn *t, const char *op_id)
 /* ------------------------------------------------------------------- taking */
 
 static void
-add_places(Turn *t, const LedgerProvider *provider, OplStep step, int *left)
+add_places(Turn *t, const LedgerProvider *provider, OplStep step)
 {
-	int places = Min(pace_free(provider->name, step), *left);
+	int places = pace_free(provider->name, step);
 
 	if (places <= 0)
 		return;
@@ -176,7 +176,6 @@ add_places(Turn *t, const LedgerProvider *provider, OplStep step, int *left)
 	t->places[t->nplaces].step = step;
 	t->places[t->nplaces].places = places;
 	t->nplaces++;
-	*left -= places;
 }
 
 /* What may go on the wire now. Who comes first changes from turn to turn. */
@@ -185,7 +184,6 @@ free_places(Turn *t)
 {
 	int             n;
 	LedgerProvider *providers = ledger_providers(&n);
-	int             left = trouble_limit(CLAIM_MAX);
 
 	t->places = palloc0(sizeof(LedgerPlaces) * Max(2 * n, 1));
 	for (int i = 0; i < n; i++)
@@ -194,10 +192,11 @@ free_places(Turn *t)
 	{
 		int k = (i + turns) % (2 * n);
 
-		add_places(t, &providers[k / 2], k % 2 ? OPL_STEP_SEND : OPL_STEP_LOOKUP, &left);
+		add_places(t, &providers[k / 2], k % 2 ? OPL_STEP_SEND : OPL_STEP_LOOKUP);
 	}
 }
 
+/* The limit is on what is taken: a place that nothing is due for takes nobody's. */
 static void
 take_due(Turn *t)
 {
@@ -206,7 +205,8 @@ take_due(Turn *t)
 
 	free_places(t);
 	if (t->nplaces > 0)
-		t->due = ledger_take_due(t->places, t->nplaces, avoided, n, t->now, &t->ndue);
+		t->due = ledger_take_due(t->places, t->nplaces, trouble_limit(CLAIM_MAX), avoided,
+								 n, t->now, &t->ndue);
 }
 
 /* Lock the operations of all that was taken, and the agenda's rows of answers. */
@@ -232,7 +232,7 @@ lock_rows(Turn *t)
 	}
 	if (n > 0)
 		t->held = ledger_lock_due(locked, n, &t->nheld);
-	qsort(t->held, t->nheld, sizeof(char *), by_op_id);
+	qsort(t->held, t->nheld, sizeof(LedgerDue), by_op_id);
 	if (t->nheld < n)
 		t->absent = ledger_have_due(locked, n, &t->nabsent);
 	qsort(t->absent, t->nabsent, sizeof(char *), by_op_id);
@@ -267,6 +267,7 @@ add_change(Turn *t, const LedgerOperation *operation, const OplDecision *decisio
 	LedgerChange *change = &t->changes[t->nchanges++];
 
 	change->op_id = operation->op_id;
+	change->row = operation->row;
 	change->provider = operation->provider;
 	change->decision = *decision;
 	change->reason = decision->reason ? decision->reason : operation->reason;
@@ -369,7 +370,7 @@ pause_provider(const Exchange *exchange)
 }
 
 static void
-settle(Turn *t, Exchange *exchange, LedgerOperation *operation, bool has_due)
+settle(Turn *t, Exchange *exchange, LedgerOperation *operation, const LedgerDue *due)
 {
 	const OplPromises *promises = &exchange->action->spec->promises;
 	OplFinding         finding = finding_of(exchange, operation);
@@ -387,7 +388,8 @@ settle(Turn *t, Exchange *exchange, LedgerOperation *operation, bool has_due)
 	if (!decision.moved && !decision.note_failed)
 		return;
 	change = add_change(t, operation, &decision);
-	change->has_due = has_due;
+	if (due)
+		change->due = due->row;
 	if (decision.moved)
 		change->reason = reason_of(&exchange->judgement, &decision);
 	change->external_id = decision.take_object ? exchange->judgement.external_id : NULL;
@@ -402,14 +404,14 @@ settle_answers(Turn *t)
 	{
 		Exchange        *exchange = t->answers[i];
 		LedgerOperation *operation = operation_of(t, exchange->op_id);
-		bool             has_due;
+		LedgerDue       *due;
 
 		if (!operation)
 			continue;
-		has_due = find(t->held, t->nheld, sizeof(char *), exchange->op_id) != NULL;
-		if (!has_due && find(t->absent, t->nabsent, sizeof(char *), exchange->op_id))
+		due = find(t->held, t->nheld, sizeof(LedgerDue), exchange->op_id);
+		if (!due && find(t->absent, t->nabsent, sizeof(char *), exchange->op_id))
 			continue;
-		settle(t, exchange, operation, has_due);
+		settle(t, exchange, operation, due);
 	}
 }
 
@@ -432,14 +434,16 @@ add_lost(Turn *t, const LedgerOperation *operation)
 
 /* Ours, and in hand: its deadline passed because a session holds the row. */
 static void
-put_off(Turn *t, const LedgerOperation *operation, OplStep step)
+put_off(Turn *t, const LedgerOperation *operation, const LedgerDue *due)
 {
-	OplDecision later = {
-		.after = operation->op, .step = step, .due_at = t->now + PUT_OFF, .moved = true};
+	OplDecision   later = {.after = operation->op,
+						   .step = due->step,
+						   .due_at = t->now + PUT_OFF,
+						   .moved = true};
 	LedgerChange *change = add_change(t, operation, &later);
 
 	change->claimed = true;
-	change->has_due = true;
+	change->due = due->row;
 }
 
 static void
@@ -462,7 +466,7 @@ claim(Turn *t, const LedgerDue *due, LedgerOperation *operation)
 	if (operation->op.state == OPL_SUBMITTED)
 		add_lost(t, operation);
 	change = add_change(t, operation, &decision);
-	change->has_due = true;
+	change->due = due->row;
 	change->claimed = what != OPL_CLAIM_NOTHING;
 	if (what == OPL_CLAIM_NOTHING)
 		return;
@@ -496,7 +500,7 @@ claim_due(Turn *t)
 		if (!operation || (nsettled > 0 && is_changed(t, operation->op_id)))
 			continue;
 		if (flight_has(operation->op_id, operation->op.attempts))
-			put_off(t, operation, t->due[i].step);
+			put_off(t, operation, &t->due[i]);
 		else
 			claim(t, &t->due[i], operation);
 	}
@@ -507,7 +511,7 @@ claim_due(Turn *t)
 /* Somebody asked again: look sooner, but not sooner than `initial` after the
  * last look. */
 static void
-answer_nudge(Turn *t, const LedgerOperation *operation)
+answer_nudge(Turn *t, const LedgerOperation *operation, const LedgerDue *due)
 {
 	Action     *action = action_get(operation->action);
 	TimestampTz last = ledger_last_lookup(operation->op_id);
@@ -523,7 +527,7 @@ answer_nudge(Turn *t, const LedgerOperation *operation)
 	if (due_at >= ledger_due_at(operation->op_id, false))
 		return;
 	sooner.due_at = due_at;
-	add_change(t, operation, &sooner)->has_due = true;
+	add_change(t, operation, &sooner)->due = due->row;
 }
 
 static void
@@ -534,22 +538,22 @@ answer_nudges(Turn *t)
 	int              count;
 	char           **ids = ledger_take_nudges(&n);
 	LedgerOperation *operations;
-	char           **held;
+	LedgerDue       *held;
 
 	if (n == 0)
 		return;
 	operations = ledger_lock_operations(ids, n, &count);
 	held = ledger_lock_due(ids, n, &nheld);
-	qsort(held, nheld, sizeof(char *), by_op_id);
+	qsort(held, nheld, sizeof(LedgerDue), by_op_id);
 	t->changes = repalloc(t->changes, sizeof(LedgerChange) * (t->nchanges + count + 1));
 	memset(&t->changes[t->nchanges], 0, sizeof(LedgerChange) * (count + 1));
 	for (int i = 0; i < count; i++)
 	{
 		const char *op_id = operations[i].op_id;
+		LedgerDue  *due = find(held, nheld, sizeof(LedgerDue), op_id);
 
-		if (find(held, nheld, sizeof(char *), op_id) && !is_changed(t, op_id) &&
-			!flight_has(op_id, operations[i].op.attempts))
-			answer_nudge(t, &operations[i]);
+		if (due && !is_changed(t, op_id) && !flight_has(op_id, operations[i].op.attempts))
+			answer_nudge(t, &operations[i], due);
 	}
 }
 
@@ -591,7 +595,9 @@ plan_next(Turn *t, bool claiming)
 {
 	TimestampTz next = t->now + TICK;
 
-	if (t->nclaimed > 0)
+	if (t->nclaimed == 0 && t->nchanges > t->nsettled)
+		next = t->now; /* places are free, and more may be due */
+	else if (t->ndue > 0)
 		next = t->now + AGAIN;
 	else if (claiming && t->nplaces > 0)
 	{
@@ -638,14 +644,17 @@ condemn(void)
 	int              n;
 	int              nheld;
 	LedgerOperation *operation = ledger_lock_operations(ids, 1, &n);
+	LedgerDue       *due;
 	LedgerChange     change = {.op_id = op_id, .reason = "poisoned"};
 
 	condemned[0] = '\0';
 	items = 0;
 	if (n == 0)
 		return;
-	ledger_lock_due(ids, 1, &nheld);
-	change.has_due = nheld > 0;
+	due = ledger_lock_due(ids, 1, &nheld);
+	change.row = operation->row;
+	if (nheld > 0)
+		change.due = due->row;
 	change.decision.after = operation->op;
 	change.decision.after.state = OPL_REVIEW;
 	change.decision.after.tainted = true;

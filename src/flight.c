@@ -12,6 +12,7 @@
 
 #include "flight.h"
 
+#include "errors.h"
 #include "freeze.h"
 #include "guc.h"
 #include "pace.h"
@@ -32,34 +33,6 @@ static const char *
 dup_or_null(const char *text)
 {
 	return text ? pstrdup(text) : NULL;
-}
-
-/* The secret joins the frozen headers here and nowhere else. False: it cannot
- * be read, and why. */
-static bool
-read_secret(const Spec *spec, char **header, char *why, size_t size)
-{
-	MemoryContext context = CurrentMemoryContext;
-	volatile bool good = true;
-
-	*header = NULL;
-	PG_TRY();
-	{
-		*header = profile_auth_header(spec, opl_secret_dir);
-	}
-	PG_CATCH();
-	{
-		ErrorData *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		strlcpy(why, error->message, size);
-		FreeErrorData(error);
-		FlushErrorState();
-		good = false;
-	}
-	PG_END_TRY();
-	return good;
 }
 
 static const char **
@@ -157,6 +130,42 @@ put_limits(Exchange *exchange, TimestampTz now)
 		exchange->step == OPL_STEP_SEND ? now + spec->promises.margin : DT_NOEND;
 }
 
+/* The secret joins the frozen headers here and nowhere else. */
+static void
+render(Exchange *exchange, const LedgerOperation *operation, const LedgerRequest *request)
+{
+	char *secret = profile_auth_header(exchange->action->spec, opl_secret_dir);
+
+	if (exchange->step == OPL_STEP_SEND)
+		put_send(exchange, request, secret);
+	else
+		put_lookup(exchange, operation, request, secret);
+}
+
+/* What cannot be rendered is not sent, and is no reason to fail the turn: no
+ * secret, or a lookup by an external id that is not known. */
+static void
+render_or_block(Exchange *exchange, const LedgerOperation *operation,
+				const LedgerRequest *request, TimestampTz now)
+{
+	PG_TRY();
+	{
+		render(exchange, operation, request);
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(exchange->context);
+		error = CopyErrorData();
+		FlushErrorState();
+		answer_blocked(exchange,
+					   error->sqlerrcode == OPL_ERR_SECRET ? "secret" : "request",
+					   error->message, now);
+	}
+	PG_END_TRY();
+}
+
 void
 flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
 			   Action *action, OplStep step, const OplDecision *decision, TimestampTz now)
@@ -165,9 +174,6 @@ flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	Exchange     *exchange = palloc0(sizeof(Exchange));
-	char         *secret;
-	char          why[256];
-	bool          readable;
 
 	exchange->context = context;
 	exchange->op_id = pstrdup(operation->op_id);
@@ -182,15 +188,9 @@ flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
 	pace_take(exchange->provider, step);
 	dlist_push_tail(&prepared, &exchange->node);
 
-	readable = read_secret(action->spec, &secret, why, sizeof(why));
-	if (step == OPL_STEP_SEND)
-		put_send(exchange, request, secret);
-	else
-		put_lookup(exchange, operation, request, secret);
 	put_limits(exchange, now);
-	if (!readable)
-		answer_blocked(exchange, "secret", why, now);
-	else if (fault_of(exchange->request.headers))
+	render_or_block(exchange, operation, request, now);
+	if (!exchange->judged && fault_of(exchange->request.headers))
 		answer_blocked(exchange, "header", fault_of(exchange->request.headers), now);
 	MemoryContextSwitchTo(old);
 }

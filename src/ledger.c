@@ -9,6 +9,9 @@
 
 #include "ledger.h"
 
+#include "columns.h"
+#include "statements.h"
+
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
@@ -22,237 +25,6 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
-
-#define MAX_ARGS 24
-
-/* "@." stands for the extension's schema. */
-typedef struct Statement
-{
-	const char *text;
-	int         nargs;
-	Oid         args[MAX_ARGS];
-} Statement;
-
-typedef enum StatementId
-{
-	STMT_ACTION,
-	STMT_SPEC,
-	STMT_ACTIONS,
-	STMT_PROVIDERS,
-	STMT_BIRTH,
-	STMT_READ,
-	STMT_LOCK,
-	STMT_DUE_AT,
-	STMT_NUDGE,
-	STMT_OFF_AGENDA,
-	STMT_EVENT,
-	STMT_EPOCH,
-	STMT_RECOVER,
-	STMT_HOMES,
-	STMT_TAKE_DUE,
-	STMT_NEXT_DUE,
-	STMT_LOCK_OPERATIONS,
-	STMT_LOCK_DUE,
-	STMT_HAVE_DUE,
-	STMT_REQUESTS,
-	STMT_SAVE,
-	STMT_PLAN_UPDATE,
-	STMT_PLAN_INSERT,
-	STMT_RECORD,
-	STMT_PAUSE,
-	STMT_TAKE_NUDGES,
-	STMT_LAST_LOOKUP,
-	STMT_COUNT
-} StatementId;
-
-#define OPERATION_COLUMNS                                                                \
-	"o.op_id, o.action, o.provider, o.state, o.tainted, o.sealed, o.contradiction, "     \
-	"o.adopted, o.generation, o.attempts, o.tries, o.trying_since, o.first_sent_at, "    \
-	"o.last_sent_at, o.external_id, o.failed_ids, o.reason, o.args_hash, o.created_at, " \
-	"o.xmin"
-
-static const Statement statements[STMT_COUNT] = {
-	[STMT_ACTION] = {"SELECT a.provider, a.version # p.version # coalesce(f.version, 0)"
-					 "  FROM @.op_action AS a"
-					 "  JOIN @.op_provider AS p ON p.name = a.provider"
-					 "  LEFT JOIN @.op_profile AS f ON f.name = p.profile"
-					 " WHERE a.name = $1",
-					 1,
-					 {TEXTOID}},
-	[STMT_SPEC] = {"SELECT @._op_spec($1)", 1, {TEXTOID}},
-	[STMT_ACTIONS] = {"SELECT name FROM @.op_action ORDER BY name", 0, {0}},
-	[STMT_PROVIDERS] =
-		{"SELECT p.name, p.paused, coalesce(p.spec ->> 'concurrency',"
-		 "                                  f.spec -> 'provider' ->> 'concurrency',"
-		 "                                  '64')::integer"
-		 "  FROM @.op_provider AS p LEFT JOIN @.op_profile AS f ON f.name = p.profile",
-		 0,
-		 {0}},
-	[STMT_BIRTH] =
-		{"WITH o AS ("
-		 " INSERT INTO @.op_operation (op_id, action, provider, state, args_hash, run_id,"
-		 "                             lane, submitted_by, created_at)"
-		 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-		 " ON CONFLICT (op_id) DO NOTHING RETURNING op_id"
-		 "), r AS ("
-		 " INSERT INTO @.op_request (op_id, generation, args, key, method, url, headers, "
-		 "body,"
-		 "                           step, tool_call_id, dedupe_key, traceparent,"
-		 "                           not_before, not_after, cost)"
-		 " SELECT o.op_id, 1, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, "
-		 "$21, $22"
-		 "   FROM o"
-		 "), d AS ("
-		 " INSERT INTO @.op_due (op_id, provider, step, due_at)"
-		 " SELECT o.op_id, $3, $23, $24 FROM o WHERE $23 IS NOT NULL"
-		 ") SELECT 1 FROM o",
-		 24,
-		 {TEXTOID, TEXTOID,        TEXTOID,        TEXTOID,    BYTEAOID, TEXTOID,
-		  TEXTOID, TEXTOID,        TIMESTAMPTZOID, JSONBOID,   TEXTOID,  TEXTOID,
-		  TEXTOID, TEXTARRAYOID,   BYTEAOID,       TEXTOID,    TEXTOID,  TEXTOID,
-		  TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, NUMERICOID, TEXTOID,  TIMESTAMPTZOID}},
-	[STMT_READ] = {"SELECT " OPERATION_COLUMNS
-				   " FROM @.op_operation AS o WHERE o.op_id = $1",
-				   1,
-				   {TEXTOID}},
-	[STMT_LOCK] = {"SELECT " OPERATION_COLUMNS
-				   " FROM @.op_operation AS o WHERE o.op_id = $1 FOR NO KEY UPDATE",
-				   1,
-				   {TEXTOID}},
-	[STMT_DUE_AT] = {"SELECT d.due_at FROM @.op_due AS d WHERE d.op_id = $1",
-					 1,
-					 {TEXTOID}},
-	[STMT_NUDGE] = {"INSERT INTO @.op_nudge (op_id, at) VALUES ($1, $2)",
-					2,
-					{TEXTOID, TIMESTAMPTZOID}},
-	[STMT_OFF_AGENDA] = {"DELETE FROM @.op_due WHERE op_id = ANY ($1)",
-						 1,
-						 {TEXTARRAYOID}},
-	[STMT_EVENT] =
-		{"INSERT INTO @.op_event (op_id, actor, event, note) VALUES ($1, $2, $3, $4)",
-		 4,
-		 {TEXTOID, TEXTOID, TEXTOID, TEXTOID}},
-	[STMT_EPOCH] = {"SELECT nextval('@.op_epoch')", 0, {0}},
-	[STMT_RECOVER] =
-		{"UPDATE @.op_due SET due_at = least(due_at, $2), epoch = NULL"
-		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_due WHERE epoch <> $1"
-		 "                           FOR UPDATE SKIP LOCKED))",
-		 2,
-		 {INT8OID, TIMESTAMPTZOID}},
-	[STMT_HOMES] = {"SELECT system_identifier, database_oid, extension_oid, timeline, "
-					"control_inode, retired"
-					"  FROM @.op_control",
-					0,
-					{0}},
-	[STMT_TAKE_DUE] =
-		{"SELECT d.op_id, d.provider, d.step"
-		 "  FROM unnest($1, $2, $3) AS p (provider, step, places)"
-		 " CROSS JOIN LATERAL (SELECT q.op_id, q.provider, q.step FROM @.op_due AS q"
-		 "                      WHERE q.provider = p.provider AND q.step = p.step AND "
-		 "q.due_at <= $4"
-		 "                        AND q.op_id <> ALL ($5)"
-		 "                      ORDER BY q.due_at LIMIT p.places FOR UPDATE SKIP LOCKED) "
-		 "AS d",
-		 5,
-		 {TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZOID, TEXTARRAYOID}},
-	[STMT_NEXT_DUE] = {"SELECT min(d.due_at)"
-					   "  FROM unnest($1, $2) AS p (provider, step)"
-					   " CROSS JOIN LATERAL (SELECT q.due_at FROM @.op_due AS q"
-					   "                      WHERE q.provider = p.provider AND q.step = "
-					   "p.step AND q.due_at > $3"
-					   "                      ORDER BY q.due_at LIMIT 1) AS d",
-					   3,
-					   {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}},
-	[STMT_LOCK_OPERATIONS] = {"SELECT " OPERATION_COLUMNS
-							  " FROM @.op_operation AS o WHERE o.op_id = ANY ($1)"
-							  " FOR NO KEY UPDATE SKIP LOCKED",
-							  1,
-							  {TEXTARRAYOID}},
-	[STMT_LOCK_DUE] = {"SELECT d.op_id FROM @.op_due AS d WHERE d.op_id = ANY ($1) FOR "
-					   "UPDATE SKIP LOCKED",
-					   1,
-					   {TEXTARRAYOID}},
-	[STMT_HAVE_DUE] = {"SELECT d.op_id FROM @.op_due AS d WHERE d.op_id = ANY ($1)",
-					   1,
-					   {TEXTARRAYOID}},
-	[STMT_REQUESTS] =
-		{"SELECT r.op_id, r.generation, r.args, r.method, r.url, r.headers, r.body, "
-		 "r.not_after"
-		 "  FROM unnest($1, $2) AS u (op_id, generation)"
-		 " CROSS JOIN LATERAL (SELECT * FROM @.op_request AS q"
-		 "                      WHERE q.op_id = u.op_id AND q.generation = u.generation"
-		 "                     OFFSET 0) AS r",
-		 2,
-		 {TEXTARRAYOID, INT4ARRAYOID}},
-	[STMT_SAVE] =
-		{"UPDATE @.op_operation AS o"
-		 "   SET state = u.state, tainted = u.tainted, sealed = u.sealed,"
-		 "       contradiction = u.contradiction, attempts = u.attempts, tries = u.tries,"
-		 "       trying_since = u.trying_since, first_sent_at = u.first_sent_at,"
-		 "       last_sent_at = u.last_sent_at, settled_at = u.settled_at, reason = "
-		 "u.reason,"
-		 "       external_id = coalesce(u.external_id, o.external_id),"
-		 "       failed_ids = CASE WHEN u.failed_id IS NULL OR u.failed_id = ANY "
-		 "(o.failed_ids)"
-		 "                         THEN o.failed_ids"
-		 "                         ELSE array_append(o.failed_ids, u.failed_id) END"
-		 "  FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-		 "    AS u (op_id, state, tainted, sealed, contradiction, attempts, tries, "
-		 "trying_since,"
-		 "          first_sent_at, last_sent_at, settled_at, reason, external_id, "
-		 "failed_id)"
-		 " WHERE o.op_id = u.op_id",
-		 14,
-		 {TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, TEXTARRAYOID, BOOLARRAYOID,
-		  INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID,
-		  TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID,
-		  TEXTARRAYOID}},
-	[STMT_PLAN_UPDATE] =
-		{"UPDATE @.op_due AS d SET step = u.step, due_at = u.due_at, epoch = u.epoch"
-		 "  FROM unnest($1, $2, $3, $4) AS u (op_id, step, due_at, epoch)"
-		 " WHERE d.op_id = u.op_id",
-		 4,
-		 {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID}},
-	[STMT_PLAN_INSERT] = {"INSERT INTO @.op_due (op_id, provider, step, due_at, epoch)"
-						  " SELECT * FROM unnest($1, $2, $3, $4, $5)",
-						  5,
-						  {TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID,
-						   INT8ARRAYOID}},
-	[STMT_RECORD] =
-		{"INSERT INTO @.op_attempt (op_id, n, kind, generation, started_at, finished_at, "
-		 "verdict,"
-		 "       reason, external_id, http_status, curl_code, bytes_sent, peer, "
-		 "connect_us,"
-		 "       first_byte_us, total_us, retry_after, request_id, response_headers,"
-		 "       response_body, error)"
-		 " SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
-		 "$14, $15,"
-		 "                      $16, $17, $18, $19, $20, $21)",
-		 21,
-		 {TEXTARRAYOID,        INT4ARRAYOID,        TEXTARRAYOID,  INT4ARRAYOID,
-		  TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID,  TEXTARRAYOID,
-		  TEXTARRAYOID,        INT4ARRAYOID,        INT4ARRAYOID,  INT8ARRAYOID,
-		  TEXTARRAYOID,        INT4ARRAYOID,        INT4ARRAYOID,  INT4ARRAYOID,
-		  INT4ARRAYOID,        TEXTARRAYOID,        BYTEAARRAYOID, BYTEAARRAYOID,
-		  TEXTARRAYOID}},
-	[STMT_PAUSE] =
-		{"UPDATE @.op_provider SET paused = true, paused_at = $2, paused_note = $3"
-		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_provider"
-		 "                           WHERE name = $1 AND NOT paused FOR NO KEY UPDATE "
-		 "SKIP LOCKED))",
-		 3,
-		 {TEXTOID, TIMESTAMPTZOID, TEXTOID}},
-	[STMT_TAKE_NUDGES] = {"DELETE FROM @.op_nudge"
-						  " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_nudge LIMIT "
-						  "1000 FOR UPDATE SKIP LOCKED))"
-						  " RETURNING op_id",
-						  0,
-						  {0}},
-	[STMT_LAST_LOOKUP] = {"SELECT max(a.finished_at) FROM @.op_attempt AS a WHERE "
-						  "a.op_id = $1 AND a.kind = 'lookup'",
-						  1,
-						  {TEXTOID}},
-};
 
 static SPIPlanPtr    plans[STMT_COUNT];
 static Oid           plans_schema = InvalidOid;
@@ -356,95 +128,7 @@ done(void)
 	SPI_freetuptable(SPI_tuptable);
 }
 
-/* ------------------------------------------------------- columns and arrays */
-
-/* One array parameter, filled row by row. */
-typedef struct Column
-{
-	Oid    type;
-	int    n;
-	Datum *values;
-	bool  *nulls;
-} Column;
-
-static void
-columns_init(Column *columns, int ncolumns, StatementId id, int rows)
-{
-	for (int i = 0; i < ncolumns; i++)
-	{
-		columns[i].type = get_element_type(statements[id].args[i]);
-		columns[i].n = 0;
-		columns[i].values = palloc(sizeof(Datum) * rows);
-		columns[i].nulls = palloc0(sizeof(bool) * rows);
-	}
-}
-
-static void
-put(Column *c, Datum value, bool null)
-{
-	c->values[c->n] = value;
-	c->nulls[c->n++] = null;
-}
-
-static void
-put_text(Column *c, const char *text)
-{
-	put(c, text ? CStringGetTextDatum(text) : (Datum) 0, text == NULL);
-}
-
-static void
-put_int(Column *c, int value)
-{
-	put(c, Int32GetDatum(value), false);
-}
-
-static void
-put_bigint(Column *c, int64 value, bool null)
-{
-	put(c, Int64GetDatum(value), null);
-}
-
-static void
-put_bool(Column *c, bool value)
-{
-	put(c, BoolGetDatum(value), false);
-}
-
-static void
-put_time(Column *c, TimestampTz at)
-{
-	put(c, TimestampTzGetDatum(at), at == OPL_NEVER);
-}
-
-static Datum
-bytes_datum(const char *data, size_t len)
-{
-	bytea *bytes = palloc(VARHDRSZ + len);
-
-	SET_VARSIZE(bytes, VARHDRSZ + len);
-	memcpy(VARDATA(bytes), data, len);
-	return PointerGetDatum(bytes);
-}
-
-static void
-put_bytes(Column *c, const char *data, size_t len)
-{
-	put(c, data ? bytes_datum(data, len) : (Datum) 0, data == NULL);
-}
-
-static Datum
-column_array(const Column *c)
-{
-	int   lower = 1;
-	int   dim = c->n;
-	int16 len;
-	bool  byval;
-	char  align;
-
-	get_typlenbyvalalign(c->type, &len, &byval, &align);
-	return PointerGetDatum(construct_md_array(c->values, c->nulls, 1, &dim, &lower,
-											  c->type, len, byval, align));
-}
+/* ----------------------------------------------------------------- arrays */
 
 /* Runs a statement whose parameters are all arrays but `extra`, appended. */
 static uint64
@@ -457,16 +141,6 @@ run_columns(StatementId id, const Column *columns, int ncolumns, Datum extra)
 	if (statements[id].nargs > ncolumns)
 		values[ncolumns] = extra;
 	return run(id, values, NULL);
-}
-
-static Datum
-text_array(char **texts, int n)
-{
-	Datum *values = palloc(sizeof(Datum) * Max(n, 1));
-
-	for (int i = 0; i < n; i++)
-		values[i] = CStringGetTextDatum(texts[i]);
-	return PointerGetDatum(construct_array(values, n, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
 /* ----------------------------------------------------------------- results */
@@ -649,6 +323,7 @@ read_operation(uint64 row, LedgerOperation *out)
 	out->args_hash = field_varlena(row, 18);
 	out->created_at = field_time(row, 19);
 	out->xmin = DatumGetTransactionId(field(row, 20, &null));
+	out->row = *(ItemPointer) DatumGetPointer(field(row, 21, &null));
 }
 
 static LedgerOperation *
@@ -892,8 +567,9 @@ ledger_take_due(const LedgerPlaces *places, int nplaces, char **avoided, int nav
 	Column     columns[3];
 	Datum      values[5];
 	LedgerDue *due;
+	bool       null;
 
-	columns_init(columns, 3, STMT_TAKE_DUE, nplaces);
+	columns_init(columns, statements[STMT_TAKE_DUE].args, 3, nplaces);
 	for (int i = 0; i < nplaces; i++)
 	{
 		put_text(&columns[0], places[i].provider);
@@ -911,6 +587,7 @@ ledger_take_due(const LedgerPlaces *places, int nplaces, char **avoided, int nav
 		due[i].op_id = field_text(i, 1);
 		due[i].provider = field_text(i, 2);
 		due[i].step = field_step(i, 3);
+		due[i].row = *(ItemPointer) DatumGetPointer(field(i, 4, &null));
 	}
 	done();
 	return due;
@@ -921,7 +598,7 @@ ledger_next_due(const LedgerPlaces *places, int nplaces, TimestampTz now)
 {
 	Column columns[2];
 
-	columns_init(columns, 2, STMT_NEXT_DUE, nplaces);
+	columns_init(columns, statements[STMT_NEXT_DUE].args, 2, nplaces);
 	for (int i = 0; i < nplaces; i++)
 	{
 		put_text(&columns[0], places[i].provider);
@@ -939,13 +616,22 @@ ledger_lock_operations(char **op_ids, int n, int *count)
 	return read_operations(count);
 }
 
-char **
+LedgerDue *
 ledger_lock_due(char **op_ids, int n, int *count)
 {
-	Datum values[] = {text_array(op_ids, n)};
+	Datum      values[] = {text_array(op_ids, n)};
+	LedgerDue *due;
+	bool       null;
 
-	run(STMT_LOCK_DUE, values, NULL);
-	return read_texts(count);
+	*count = (int) run(STMT_LOCK_DUE, values, NULL);
+	due = in_caller(sizeof(LedgerDue) * *count);
+	for (int i = 0; i < *count; i++)
+	{
+		due[i].op_id = field_text(i, 1);
+		due[i].row = *(ItemPointer) DatumGetPointer(field(i, 2, &null));
+	}
+	done();
+	return due;
 }
 
 char **
@@ -980,7 +666,7 @@ ledger_requests(char **op_ids, const int *generations, int n, int *count)
 	Column         columns[2];
 	LedgerRequest *requests;
 
-	columns_init(columns, 2, STMT_REQUESTS, n);
+	columns_init(columns, statements[STMT_REQUESTS].args, 2, n);
 	for (int i = 0; i < n; i++)
 	{
 		put_text(&columns[0], op_ids[i]);
@@ -1014,20 +700,39 @@ put_change(Column *c, const LedgerChange *change, TimestampTz now)
 	put_text(&c[11], change->reason);
 	put_text(&c[12], change->external_id);
 	put_text(&c[13], change->failed_id);
+	put_tid(&c[14], &change->row);
+}
+
+static void
+save(StatementId id, const LedgerChange *changes, int n, TimestampTz now)
+{
+	Column columns[15];
+	uint64 saved;
+
+	columns_init(columns, statements[id].args, 15, n);
+	for (int i = 0; i < n; i++)
+		put_change(columns, &changes[i], now);
+	saved = run_columns(id, columns, 15, (Datum) 0);
+	if (saved != n)
+		elog(ERROR, "saved " UINT64_FORMAT " operations instead of %d", saved, n);
 }
 
 void
 ledger_save(const LedgerChange *changes, int n, TimestampTz now)
 {
-	Column columns[14];
-	uint64 saved;
+	save(STMT_SAVE, changes, n, now);
+}
 
-	columns_init(columns, 14, STMT_SAVE, n);
-	for (int i = 0; i < n; i++)
-		put_change(columns, &changes[i], now);
-	saved = run_columns(STMT_SAVE, columns, 14, (Datum) 0);
-	if (saved != n)
-		elog(ERROR, "saved " UINT64_FORMAT " operations instead of %d", saved, n);
+void
+ledger_save_one(const LedgerChange *change, TimestampTz now)
+{
+	save(STMT_SAVE_ONE, change, 1, now);
+}
+
+static bool
+has_due(const LedgerChange *change)
+{
+	return ItemPointerIsValid(&change->due);
 }
 
 /* What has no next step leaves the agenda. */
@@ -1041,7 +746,7 @@ plan_nothing(const LedgerChange *changes, int n)
 	for (int i = 0; i < n; i++)
 	{
 		if (changes[i].decision.moved && changes[i].decision.step == OPL_STEP_NONE &&
-			changes[i].has_due)
+			has_due(&changes[i]))
 			op_ids[count++] = (char *) changes[i].op_id;
 	}
 	if (count == 0)
@@ -1055,13 +760,13 @@ plan_update(const LedgerChange *changes, int n, int64 epoch)
 {
 	Column c[4];
 
-	columns_init(c, 4, STMT_PLAN_UPDATE, n);
+	columns_init(c, statements[STMT_PLAN_UPDATE].args, 4, n);
 	for (int i = 0; i < n; i++)
 	{
 		if (!changes[i].decision.moved || changes[i].decision.step == OPL_STEP_NONE ||
-			!changes[i].has_due)
+			!has_due(&changes[i]))
 			continue;
-		put_text(&c[0], changes[i].op_id);
+		put_tid(&c[0], &changes[i].due);
 		put_text(&c[1], opl_step_name(changes[i].decision.step));
 		put_time(&c[2], changes[i].decision.due_at);
 		put_bigint(&c[3], epoch, !changes[i].claimed);
@@ -1075,11 +780,11 @@ plan_insert(const LedgerChange *changes, int n, int64 epoch)
 {
 	Column c[5];
 
-	columns_init(c, 5, STMT_PLAN_INSERT, n);
+	columns_init(c, statements[STMT_PLAN_INSERT].args, 5, n);
 	for (int i = 0; i < n; i++)
 	{
 		if (!changes[i].decision.moved || changes[i].decision.step == OPL_STEP_NONE ||
-			changes[i].has_due)
+			has_due(&changes[i]))
 			continue;
 		put_text(&c[0], changes[i].op_id);
 		put_text(&c[1], changes[i].provider);
@@ -1105,14 +810,16 @@ put_evidence(Column *c, const Evidence *e)
 {
 	bool none = e == NULL;
 
-	put(&c[0], Int32GetDatum(none ? 0 : e->http_status), none || e->http_status == 0);
-	put(&c[1], Int32GetDatum(none ? 0 : e->curl_code), none);
+	put_datum(&c[0], Int32GetDatum(none ? 0 : e->http_status),
+			  none || e->http_status == 0);
+	put_datum(&c[1], Int32GetDatum(none ? 0 : e->curl_code), none);
 	put_bigint(&c[2], none ? 0 : e->bytes_sent, none);
 	put_text(&c[3], none || e->peer[0] == '\0' ? NULL : e->peer);
-	put(&c[4], Int32GetDatum(none ? 0 : e->connect_us), none);
-	put(&c[5], Int32GetDatum(none ? 0 : e->first_byte_us), none);
-	put(&c[6], Int32GetDatum(none ? 0 : e->total_us), none);
-	put(&c[7], Int32GetDatum(none ? 0 : e->retry_after), none || e->retry_after == 0);
+	put_datum(&c[4], Int32GetDatum(none ? 0 : e->connect_us), none);
+	put_datum(&c[5], Int32GetDatum(none ? 0 : e->first_byte_us), none);
+	put_datum(&c[6], Int32GetDatum(none ? 0 : e->total_us), none);
+	put_datum(&c[7], Int32GetDatum(none ? 0 : e->retry_after),
+			  none || e->retry_after == 0);
 }
 
 static void
@@ -1141,7 +848,7 @@ ledger_record(const LedgerAttempt *attempts, int n)
 {
 	Column columns[21];
 
-	columns_init(columns, 21, STMT_RECORD, n);
+	columns_init(columns, statements[STMT_RECORD].args, 21, n);
 	for (int i = 0; i < n; i++)
 		put_attempt(columns, &attempts[i]);
 	run_columns(STMT_RECORD, columns, 21, (Datum) 0);

@@ -14,23 +14,25 @@
 #include "decide.h"
 #include "exchange.h"
 #include "home.h"
+#include "storage/itemptr.h"
 #include "utils/array.h"
 #include "utils/jsonb.h"
 
 /* A row of op_operation. */
 typedef struct LedgerOperation
 {
-	char         *op_id;
-	char         *action;
-	char         *provider;
-	OplOperation  op; /* not_after is op_request's: the caller fills it in */
-	char         *external_id;
-	int           nfailed;
-	char        **failed_ids;
-	char         *reason;
-	bytea        *args_hash;
-	TimestampTz   created_at;
-	TransactionId xmin; /* wrote this version */
+	char           *op_id;
+	char           *action;
+	char           *provider;
+	OplOperation    op; /* not_after is op_request's: the caller fills it in */
+	char           *external_id;
+	int             nfailed;
+	char          **failed_ids;
+	char           *reason;
+	bytea          *args_hash;
+	TimestampTz     created_at;
+	TransactionId   xmin; /* wrote this version */
+	ItemPointerData row;  /* where it is, while we hold it */
 } LedgerOperation;
 
 /* A row of op_request. */
@@ -48,25 +50,27 @@ typedef struct LedgerRequest
 	TimestampTz not_after; /* OPL_NEVER: none */
 } LedgerRequest;
 
-/* A row of op_due that was taken. */
+/* A row of op_due that we hold. */
 typedef struct LedgerDue
 {
-	char   *op_id;
-	char   *provider;
-	OplStep step;
+	char           *op_id;
+	char           *provider;
+	OplStep         step;
+	ItemPointerData row;
 } LedgerDue;
 
 /* What is to be written about one operation. */
 typedef struct LedgerChange
 {
-	const char *op_id;
-	const char *provider;
-	OplDecision decision;
-	const char *external_id; /* NULL: as it is */
-	const char *failed_id;   /* joins failed_ids; NULL: none does */
-	const char *reason;
-	bool        claimed; /* the agenda's row carries our epoch */
-	bool        has_due; /* the agenda has a row, and we hold it */
+	const char     *op_id;
+	const char     *provider;
+	OplDecision     decision;
+	const char     *external_id; /* NULL: as it is */
+	const char     *failed_id;   /* joins failed_ids; NULL: none does */
+	const char     *reason;
+	bool            claimed; /* the agenda's row carries our epoch */
+	ItemPointerData row;     /* of op_operation */
+	ItemPointerData due;     /* of op_due, which we hold; invalid: there is none */
 } LedgerChange;
 
 /* A row of op_attempt. */
@@ -159,11 +163,12 @@ extern LedgerDue *ledger_take_due(const LedgerPlaces *places, int nplaces, char 
 extern TimestampTz      ledger_next_due(const LedgerPlaces *places, int nplaces,
 										TimestampTz now);
 extern LedgerOperation *ledger_lock_operations(char **op_ids, int n, int *count);
-extern char           **ledger_lock_due(char **op_ids, int n, int *count);
+extern LedgerDue       *ledger_lock_due(char **op_ids, int n, int *count);
 extern char           **ledger_have_due(char **op_ids, int n, int *count);
 extern LedgerRequest   *ledger_requests(char **op_ids, const int *generations, int n,
 										int *count);
 extern void             ledger_save(const LedgerChange *changes, int n, TimestampTz now);
+extern void             ledger_save_one(const LedgerChange *change, TimestampTz now);
 extern void             ledger_plan(const LedgerChange *changes, int n, int64 epoch);
 extern void             ledger_record(const LedgerAttempt *attempts, int n);
 extern bool             ledger_pause(const char *provider, const char *note);

@@ -17,6 +17,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
 
 /* No duration in a spec is longer than a century. */
 #define LONGEST_DAYS 36525
@@ -112,6 +113,22 @@ scan_moment(const char *text, TimestampTz *moment, char **fault)
 
 /* ----------------------------------------------------------- jsonpaths in */
 
+/* {}, made once. */
+static Jsonb *
+empty_object(void)
+{
+	static Jsonb *empty = NULL;
+
+	if (empty == NULL)
+	{
+		MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+
+		empty = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+		MemoryContextSwitchTo(context);
+	}
+	return empty;
+}
+
 /* Methods that throw on time zones even when silent; later versions have more
  * of them than `datetime`. */
 static const char *const timed_methods[] = {"datetime", "date",      "time",
@@ -187,8 +204,7 @@ scan_path(const char *text, bool condition, char **fault)
 	if (*fault != NULL)
 		return NULL;
 	/* What is wrong only when it runs is to show now, not at an answer. */
-	(void) path_all(path,
-					DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"))));
+	(void) path_all(path, empty_object());
 	return path;
 }
 
@@ -219,13 +235,12 @@ static Datum
 run(PGFunction function, JsonPath *path, Jsonb *json, bool *isnull)
 {
 	LOCAL_FCINFO(fcinfo, 4);
-	Datum empty = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
 	Datum result;
 
 	InitFunctionCallInfoData(*fcinfo, NULL, 4, InvalidOid, NULL, NULL);
 	fcinfo->args[0].value = JsonbPGetDatum(json);
 	fcinfo->args[1].value = PointerGetDatum(path);
-	fcinfo->args[2].value = empty;
+	fcinfo->args[2].value = JsonbPGetDatum(empty_object());
 	fcinfo->args[3].value = BoolGetDatum(true);
 	for (int i = 0; i < 4; i++)
 		fcinfo->args[i].isnull = false;

@@ -374,11 +374,11 @@ spec_says(const Spec *spec, const char *field, const char *member)
 {
 	JsonbValue value;
 
-	if (!json_member(&spec->json->root, object, &value) || value.type == jbvNull)
+	if (!json_member(&spec->json->root, field, &value) || value.type == jbvNull)
 		return false;
-	if (field == NULL)
+	if (member == NULL)
 		return true;
-	return json_is_object(&value) && json_member(value.val.binary.data, field, &value) &&
+	return json_is_object(&value) && json_member(value.val.binary.data, member, &value) &&
 		   value.type != jbvNull;
 }
 

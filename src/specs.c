@@ -295,7 +295,7 @@ typedef struct Written
 	int         phase; /* -1: not said */
 	char       *op_id;
 	int         generation;
-	char       *body_base64;
+	JsonbValue *body_base64;
 	char       *error;
 	JsonbValue *body;
 	JsonbValue *headers;
@@ -315,7 +315,7 @@ static const Field evidence_fields[] = {
 	{"status",       read_integer, 0, EVIDENCE(http_status), 0, 0, NULL},
 	{"headers",      read_object,  0, WRITTEN(headers),      0, 0, NULL},
 	{"body",         read_any,     0, WRITTEN(body),         0, 0, NULL},
-	{"body_base64",  read_text,    0, WRITTEN(body_base64),  0, 0, NULL},
+	{"body_base64",  read_any,     0, WRITTEN(body_base64),  0, 0, NULL},
 	{"cut",          read_boolean, 0, EVIDENCE(cut),         0, 0, NULL},
 	{"error",        read_text,    0, WRITTEN(error),        0, 0, NULL},
 	{"retry_after",  read_integer, 0, EVIDENCE(retry_after), 0, 0, NULL},
@@ -337,11 +337,12 @@ write_body(Written *w)
 {
 	Evidence *e = &w->evidence;
 
-	if (w->body_base64 != NULL)
+	if (w->body_base64 != NULL && w->body_base64->type == jbvString)
 	{
-		bytea *bytes = DatumGetByteaPP(
-			DirectFunctionCall2(binary_decode, CStringGetTextDatum(w->body_base64),
-								CStringGetTextDatum("base64")));
+		text  *digits = cstring_to_text_with_len(w->body_base64->val.string.val,
+												 w->body_base64->val.string.len);
+		bytea *bytes = DatumGetByteaPP(DirectFunctionCall2(
+			binary_decode, PointerGetDatum(digits), CStringGetTextDatum("base64")));
 
 		set_body(e, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
 	}

@@ -78,7 +78,8 @@ fault_of_the_world(int sqlstate)
 								  ERRCODE_IO_ERROR,
 								  ERRCODE_TRANSACTION_ROLLBACK,
 								  ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-								  ERRCODE_INVALID_TRANSACTION_STATE};
+								  ERRCODE_INVALID_TRANSACTION_STATE,
+								  ERRCODE_SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION};
 
 	for (int i = 0; i < lengthof(classes); i++)
 	{

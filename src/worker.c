@@ -36,6 +36,8 @@
 /* A stop waits this long for answers that are under way. */
 #define GRACE (1000 * INT64CONST(1000))
 
+#define TELL_AGAIN (60 * INT64CONST(1000000))
+
 static volatile sig_atomic_t committing = false;
 
 /* ----------------------------------------------------------------- signals */
@@ -201,6 +203,22 @@ loop(void)
 	}
 }
 
+/* One line a minute per cause: a turn that fails is tried again soon. */
+static bool
+worth_telling(int sqlstate)
+{
+	static int         last = 0;
+	static TimestampTz told_at = 0;
+	TimestampTz        now = GetCurrentTimestamp();
+
+	if (sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
+		(sqlstate == last && now - told_at < TELL_AGAIN))
+		return false;
+	last = sqlstate;
+	told_at = now;
+	return true;
+}
+
 /* What core's own loops do after an error; transfers in flight stay in flight. */
 static void
 recover(void)
@@ -210,7 +228,7 @@ recover(void)
 	HOLD_INTERRUPTS();
 	MemoryContextSwitchTo(TopMemoryContext);
 	error = CopyErrorData();
-	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+	if (worth_telling(error->sqlerrcode))
 		EmitErrorReport();
 	AbortCurrentTransaction();
 	LWLockReleaseAll();

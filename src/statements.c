@@ -1,0 +1,208 @@
+/*
+ * statements.c - the texts of the statements.
+ */
+#include "postgres.h"
+
+#include "statements.h"
+
+#include "catalog/pg_type.h"
+
+#define OPERATION_COLUMNS                                                                \
+	"o.op_id, o.action, o.provider, o.state, o.tainted, o.sealed, o.contradiction, "     \
+	"o.adopted, o.generation, o.attempts, o.tries, o.trying_since, o.first_sent_at, "    \
+	"o.last_sent_at, o.external_id, o.failed_ids, o.reason, o.args_hash, o.created_at, " \
+	"o.xmin, o.ctid"
+
+#define SAVE_OPERATIONS                                                               \
+	"UPDATE @.op_operation AS o"                                                      \
+	"   SET state = u.state, tainted = u.tainted, sealed = u.sealed,"                 \
+	"       contradiction = u.contradiction, attempts = u.attempts, tries = u.tries," \
+	"       trying_since = u.trying_since, first_sent_at = u.first_sent_at,"          \
+	"       last_sent_at = u.last_sent_at, settled_at = u.settled_at, reason = "      \
+	"u.reason,"                                                                       \
+	"       external_id = coalesce(u.external_id, o.external_id),"                    \
+	"       failed_ids = CASE WHEN u.failed_id IS NULL OR u.failed_id = ANY "         \
+	"(o.failed_ids)"                                                                  \
+	"                         THEN o.failed_ids"                                      \
+	"                         ELSE array_append(o.failed_ids, u.failed_id) END"       \
+	"  FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)" \
+	"    AS u (op_id, state, tainted, sealed, contradiction, attempts, tries, "       \
+	"trying_since,"                                                                   \
+	"          first_sent_at, last_sent_at, settled_at, reason, external_id, "        \
+	"failed_id, row)"
+
+#define SAVE_TYPES                                                                \
+	{                                                                             \
+		TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, TEXTARRAYOID, BOOLARRAYOID,     \
+			INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, \
+			TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID, \
+			TEXTARRAYOID, TIDARRAYOID                                             \
+	}
+
+const Statement statements[STMT_COUNT] = {
+	[STMT_ACTION] = {"SELECT a.provider, a.version # p.version # coalesce(f.version, 0)"
+					 "  FROM @.op_action AS a"
+					 "  JOIN @.op_provider AS p ON p.name = a.provider"
+					 "  LEFT JOIN @.op_profile AS f ON f.name = p.profile"
+					 " WHERE a.name = $1",
+					 1,
+					 {TEXTOID}},
+	[STMT_SPEC] = {"SELECT @._op_spec($1)", 1, {TEXTOID}},
+	[STMT_ACTIONS] = {"SELECT name FROM @.op_action ORDER BY name", 0, {0}},
+	[STMT_PROVIDERS] =
+		{"SELECT p.name, p.paused, coalesce(p.spec ->> 'concurrency',"
+		 "                                  f.spec -> 'provider' ->> 'concurrency',"
+		 "                                  '64')::integer"
+		 "  FROM @.op_provider AS p LEFT JOIN @.op_profile AS f ON f.name = p.profile",
+		 0,
+		 {0}},
+	[STMT_BIRTH] =
+		{"WITH o AS ("
+		 " INSERT INTO @.op_operation (op_id, action, provider, state, args_hash, run_id,"
+		 "                             lane, submitted_by, created_at)"
+		 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+		 " ON CONFLICT (op_id) DO NOTHING RETURNING op_id"
+		 "), r AS ("
+		 " INSERT INTO @.op_request (op_id, generation, args, key, method, url, headers, "
+		 "body,"
+		 "                           step, tool_call_id, dedupe_key, traceparent,"
+		 "                           not_before, not_after, cost)"
+		 " SELECT o.op_id, 1, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, "
+		 "$21, $22"
+		 "   FROM o"
+		 "), d AS ("
+		 " INSERT INTO @.op_due (op_id, provider, step, due_at)"
+		 " SELECT o.op_id, $3, $23, $24 FROM o WHERE $23 IS NOT NULL"
+		 ") SELECT 1 FROM o",
+		 24,
+		 {TEXTOID, TEXTOID,        TEXTOID,        TEXTOID,    BYTEAOID, TEXTOID,
+		  TEXTOID, TEXTOID,        TIMESTAMPTZOID, JSONBOID,   TEXTOID,  TEXTOID,
+		  TEXTOID, TEXTARRAYOID,   BYTEAOID,       TEXTOID,    TEXTOID,  TEXTOID,
+		  TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, NUMERICOID, TEXTOID,  TIMESTAMPTZOID}},
+	[STMT_READ] = {"SELECT " OPERATION_COLUMNS
+				   " FROM @.op_operation AS o WHERE o.op_id = $1",
+				   1,
+				   {TEXTOID}},
+	[STMT_LOCK] = {"SELECT " OPERATION_COLUMNS
+				   " FROM @.op_operation AS o WHERE o.op_id = $1 FOR NO KEY UPDATE",
+				   1,
+				   {TEXTOID}},
+	[STMT_DUE_AT] = {"SELECT d.due_at FROM @.op_due AS d WHERE d.op_id = $1",
+					 1,
+					 {TEXTOID}},
+	[STMT_NUDGE] = {"INSERT INTO @.op_nudge (op_id, at) VALUES ($1, $2)",
+					2,
+					{TEXTOID, TIMESTAMPTZOID}},
+	[STMT_OFF_AGENDA] = {"DELETE FROM @.op_due WHERE op_id = ANY ($1)",
+						 1,
+						 {TEXTARRAYOID}},
+	[STMT_EVENT] =
+		{"INSERT INTO @.op_event (op_id, actor, event, note) VALUES ($1, $2, $3, $4)",
+		 4,
+		 {TEXTOID, TEXTOID, TEXTOID, TEXTOID}},
+	[STMT_EPOCH] = {"SELECT nextval('@.op_epoch')", 0, {0}},
+	[STMT_RECOVER] =
+		{"UPDATE @.op_due SET due_at = least(due_at, $2), epoch = NULL"
+		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_due WHERE epoch <> $1"
+		 "                           FOR UPDATE SKIP LOCKED))",
+		 2,
+		 {INT8OID, TIMESTAMPTZOID}},
+	[STMT_HOMES] = {"SELECT system_identifier, database_oid, extension_oid, timeline, "
+					"control_inode, retired"
+					"  FROM @.op_control",
+					0,
+					{0}},
+	[STMT_TAKE_DUE] =
+		{"SELECT d.op_id, d.provider, d.step, d.ctid"
+		 "  FROM unnest($1, $2, $3) AS p (provider, step, places)"
+		 " CROSS JOIN LATERAL (SELECT q.op_id, q.provider, q.step, q.ctid FROM @.op_due "
+		 "AS q"
+		 "                      WHERE q.provider = p.provider AND q.step = p.step AND "
+		 "q.due_at <= $4"
+		 "                        AND q.op_id <> ALL ($5)"
+		 "                      ORDER BY q.due_at LIMIT p.places FOR UPDATE SKIP LOCKED) "
+		 "AS d",
+		 5,
+		 {TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZOID, TEXTARRAYOID}},
+	[STMT_NEXT_DUE] = {"SELECT min(d.due_at)"
+					   "  FROM unnest($1, $2) AS p (provider, step)"
+					   " CROSS JOIN LATERAL (SELECT q.due_at FROM @.op_due AS q"
+					   "                      WHERE q.provider = p.provider AND q.step = "
+					   "p.step AND q.due_at > $3"
+					   "                      ORDER BY q.due_at LIMIT 1) AS d",
+					   3,
+					   {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}},
+	[STMT_LOCK_OPERATIONS] = {"SELECT " OPERATION_COLUMNS
+							  " FROM @.op_operation AS o WHERE o.op_id = ANY ($1)"
+							  " FOR NO KEY UPDATE SKIP LOCKED",
+							  1,
+							  {TEXTARRAYOID}},
+	[STMT_LOCK_DUE] =
+		{"SELECT d.op_id, d.ctid FROM @.op_due AS d WHERE d.op_id = ANY ($1) FOR "
+		 "UPDATE SKIP LOCKED",
+		 1,
+		 {TEXTARRAYOID}},
+	[STMT_HAVE_DUE] = {"SELECT d.op_id FROM @.op_due AS d WHERE d.op_id = ANY ($1)",
+					   1,
+					   {TEXTARRAYOID}},
+	[STMT_REQUESTS] =
+		{"SELECT r.op_id, r.generation, r.args, r.method, r.url, r.headers, r.body, "
+		 "r.not_after"
+		 "  FROM unnest($1, $2) AS u (op_id, generation)"
+		 " CROSS JOIN LATERAL (SELECT * FROM @.op_request AS q"
+		 "                      WHERE q.op_id = u.op_id AND q.generation = u.generation"
+		 "                     OFFSET 0) AS r",
+		 2,
+		 {TEXTARRAYOID, INT4ARRAYOID}},
+	/* By ctid: a join by key may be planned from the wrong side while the table's
+	 * statistics are old, and the rows are locked, so they stay where they are. */
+	[STMT_SAVE] = {SAVE_OPERATIONS " WHERE o.ctid = u.row", 15, SAVE_TYPES},
+	/* In a session, whose planner may do as it likes: by key, which is safe from
+	 * either side for one row. */
+	[STMT_SAVE_ONE] = {SAVE_OPERATIONS " WHERE o.op_id = ANY ($1)", 15, SAVE_TYPES},
+	[STMT_PLAN_UPDATE] =
+		{"UPDATE @.op_due AS d SET step = u.step, due_at = u.due_at, epoch = u.epoch"
+		 "  FROM unnest($1, $2, $3, $4) AS u (row, step, due_at, epoch)"
+		 " WHERE d.ctid = u.row",
+		 4,
+		 {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID}},
+	[STMT_PLAN_INSERT] = {"INSERT INTO @.op_due (op_id, provider, step, due_at, epoch)"
+						  " SELECT * FROM unnest($1, $2, $3, $4, $5)",
+						  5,
+						  {TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID,
+						   INT8ARRAYOID}},
+	[STMT_RECORD] =
+		{"INSERT INTO @.op_attempt (op_id, n, kind, generation, started_at, finished_at, "
+		 "verdict,"
+		 "       reason, external_id, http_status, curl_code, bytes_sent, peer, "
+		 "connect_us,"
+		 "       first_byte_us, total_us, retry_after, request_id, response_headers,"
+		 "       response_body, error)"
+		 " SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
+		 "$14, $15,"
+		 "                      $16, $17, $18, $19, $20, $21)",
+		 21,
+		 {TEXTARRAYOID,        INT4ARRAYOID,        TEXTARRAYOID,  INT4ARRAYOID,
+		  TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID,  TEXTARRAYOID,
+		  TEXTARRAYOID,        INT4ARRAYOID,        INT4ARRAYOID,  INT8ARRAYOID,
+		  TEXTARRAYOID,        INT4ARRAYOID,        INT4ARRAYOID,  INT4ARRAYOID,
+		  INT4ARRAYOID,        TEXTARRAYOID,        BYTEAARRAYOID, BYTEAARRAYOID,
+		  TEXTARRAYOID}},
+	[STMT_PAUSE] =
+		{"UPDATE @.op_provider SET paused = true, paused_at = $2, paused_note = $3"
+		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_provider"
+		 "                           WHERE name = $1 AND NOT paused FOR NO KEY UPDATE "
+		 "SKIP LOCKED))",
+		 3,
+		 {TEXTOID, TIMESTAMPTZOID, TEXTOID}},
+	[STMT_TAKE_NUDGES] = {"DELETE FROM @.op_nudge"
+						  " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_nudge LIMIT "
+						  "1000 FOR UPDATE SKIP LOCKED))"
+						  " RETURNING op_id",
+						  0,
+						  {0}},
+	[STMT_LAST_LOOKUP] = {"SELECT max(a.finished_at) FROM @.op_attempt AS a WHERE "
+						  "a.op_id = $1 AND a.kind = 'lookup'",
+						  1,
+						  {TEXTOID}},
+};

@@ -1,0 +1,57 @@
+/*
+ * statements.h - every statement of the ledger, by name.
+ *
+ * Those of the worker take arrays and reach rows by key or ctid alone, so that no
+ * statistics can tip their plans, and lock with SKIP LOCKED before they write.
+ * The caller's search_path is pinned; "@." stands for the extension's schema.
+ */
+#ifndef OPL_STATEMENTS_H
+#define OPL_STATEMENTS_H
+
+#include "postgres.h"
+
+#define MAX_ARGS 24
+
+typedef struct Statement
+{
+	const char *text;
+	int         nargs;
+	Oid         args[MAX_ARGS];
+} Statement;
+
+typedef enum StatementId
+{
+	STMT_ACTION,
+	STMT_SPEC,
+	STMT_ACTIONS,
+	STMT_PROVIDERS,
+	STMT_BIRTH,
+	STMT_READ,
+	STMT_LOCK,
+	STMT_DUE_AT,
+	STMT_NUDGE,
+	STMT_OFF_AGENDA,
+	STMT_EVENT,
+	STMT_EPOCH,
+	STMT_RECOVER,
+	STMT_HOMES,
+	STMT_TAKE_DUE,
+	STMT_NEXT_DUE,
+	STMT_LOCK_OPERATIONS,
+	STMT_LOCK_DUE,
+	STMT_HAVE_DUE,
+	STMT_REQUESTS,
+	STMT_SAVE,
+	STMT_SAVE_ONE,
+	STMT_PLAN_UPDATE,
+	STMT_PLAN_INSERT,
+	STMT_RECORD,
+	STMT_PAUSE,
+	STMT_TAKE_NUDGES,
+	STMT_LAST_LOOKUP,
+	STMT_COUNT
+} StatementId;
+
+extern const Statement statements[STMT_COUNT];
+
+#endif
