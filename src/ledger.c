@@ -561,11 +561,11 @@ ledger_recover(int64 epoch, TimestampTz now)
 }
 
 LedgerDue *
-ledger_take_due(const LedgerPlaces *places, int nplaces, char **avoided, int navoided,
-				TimestampTz now, int *count)
+ledger_take_due(const LedgerPlaces *places, int nplaces, int limit, char **avoided,
+				int navoided, TimestampTz now, int *count)
 {
 	Column     columns[3];
-	Datum      values[5];
+	Datum      values[6];
 	LedgerDue *due;
 	bool       null;
 
@@ -580,6 +580,7 @@ ledger_take_due(const LedgerPlaces *places, int nplaces, char **avoided, int nav
 		values[i] = column_array(&columns[i]);
 	values[3] = TimestampTzGetDatum(now);
 	values[4] = text_array(avoided, navoided);
+	values[5] = Int64GetDatum(limit);
 	*count = (int) run(STMT_TAKE_DUE, values, NULL);
 	due = in_caller(sizeof(LedgerDue) * *count);
 	for (int i = 0; i < *count; i++)

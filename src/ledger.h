@@ -157,9 +157,10 @@ extern void ledger_event(const char *op_id, const char *actor, const char *event
 extern int64    ledger_new_epoch(void);
 extern void     ledger_recover(int64 epoch, TimestampTz now);
 extern HomeRow *ledger_homes(int *count);
-/* Due rows, at most as many as there are places, but none of `avoided`. */
-extern LedgerDue *ledger_take_due(const LedgerPlaces *places, int nplaces, char **avoided,
-								  int navoided, TimestampTz now, int *count);
+/* Due rows: at most `limit`, as many as there are places, none of `avoided`. */
+extern LedgerDue *ledger_take_due(const LedgerPlaces *places, int nplaces, int limit,
+								  char **avoided, int navoided, TimestampTz now,
+								  int *count);
 extern TimestampTz      ledger_next_due(const LedgerPlaces *places, int nplaces,
 										TimestampTz now);
 extern LedgerOperation *ledger_lock_operations(char **op_ids, int n, int *count);

@@ -121,9 +121,11 @@ const Statement statements[STMT_COUNT] = {
 		 "q.due_at <= $4"
 		 "                        AND q.op_id <> ALL ($5)"
 		 "                      ORDER BY q.due_at LIMIT p.places FOR UPDATE SKIP LOCKED) "
-		 "AS d",
-		 5,
-		 {TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZOID, TEXTARRAYOID}},
+		 "AS d"
+		 " LIMIT $6",
+		 6,
+		 {TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZOID, TEXTARRAYOID,
+		  INT8OID}},
 	[STMT_NEXT_DUE] = {"SELECT min(d.due_at)"
 					   "  FROM unnest($1, $2) AS p (provider, step)"
 					   " CROSS JOIN LATERAL (SELECT q.due_at FROM @.op_due AS q"
