@@ -183,6 +183,9 @@ SELECT pg_temp.said(:'good', p) FROM unnest(ARRAY[
 	'{"args": {"a}b": {"type": "text"}}}',
 	'{"request": {"form": {"meta": {"op_id": "{op_id}"}}}}',
 	'{"request": {"form": {"meta": null, "reference": "{marker}"}}}',
+	'{"request": {"form": {"meta": null}, "path": "/v1/refunds/{marker}"}}',
+	'{"request": {"form": {"meta": null}, "query": {"ref": "a-{marker}"}}}',
+	'{"request": {"form": {"meta": null}}, "headers": {"X-Reference": "{marker}"}}',
 	'{"object": {"marker": null}}',
 	'{"object": null}',
 	'{"object": {"marker": null}, "lookup": {"items": null}}']::jsonb[]) p;

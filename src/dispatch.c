@@ -14,9 +14,8 @@
  *  1. Nothing is handed to the wire before the commit that marks it returned,
  *     nor after a stop was asked for during that commit.
  *  2. Evidence is forgotten only after the commit that stores it.
- *  3. Rows are locked with SKIP LOCKED before they are written: op_due, then
- *     op_operation for a claim; op_operation, then op_due for an answer. So the
- *     worker never waits for a session.
+ *  3. Rows are locked with SKIP LOCKED before they are written (claim.c, settle.c).
+ *     So the worker never waits for a session.
  */
 #include "postgres.h"
 
@@ -25,13 +24,13 @@
 #include "compat.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
-#include "common/pg_prng.h"
+#include "claim.h"
 #include "flight.h"
 #include "home.h"
 #include "ledger.h"
 #include "miscadmin.h"
-#include "pace.h"
 #include "pgstat.h"
+#include "settle.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "trouble.h"
@@ -39,9 +38,6 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "wake.h"
-
-#define SETTLE_MAX 256 /* answers in one turn */
-#define CLAIM_MAX 128  /* claims in one turn */
 
 #define MILLISECOND INT64CONST(1000)
 
@@ -55,37 +51,6 @@
 /* After a claim, and while sessions hold what is due, look again soon. */
 #define AGAIN (20 * MILLISECOND)
 
-/* A row of the agenda that must not be taken now comes back after this. */
-#define PUT_OFF (10 * OPL_SECOND)
-
-/* What one turn works on; lives as long as its transaction. */
-typedef struct Turn
-{
-	TimestampTz      now;
-	Exchange        *answers[SETTLE_MAX];
-	int              nanswers;
-	LedgerDue       *due;
-	int              ndue;
-	LedgerOperation *operations; /* locked, sorted by op_id */
-	int              noperations;
-	LedgerRequest   *requests; /* of what is due, sorted by op_id */
-	int              nrequests;
-	LedgerDue       *held; /* rows of op_due that are locked, sorted */
-	int              nheld;
-	char           **absent; /* answers without a row in op_due, sorted */
-	int              nabsent;
-	LedgerChange    *changes;
-	int              nchanges;
-	LedgerAttempt   *attempts;
-	int              nattempts;
-	Exchange        *settled[SETTLE_MAX];
-	int              nsettled;
-	int              nclaimed;
-	int              nplaces;
-	LedgerPlaces    *places;
-	bool             ended; /* an operation ended: tell those who wait */
-} Turn;
-
 void (*dispatch_committing)(bool) = NULL;
 
 static MemoryContext turn_context = NULL;
@@ -94,7 +59,6 @@ static Oid           my_extension = InvalidOid;
 static TimestampTz   next_turn_at = 0;
 static TimestampTz   last_turn_at = 0;
 static TimestampTz   ticked_at = 0;
-static int           turns = 0;
 static int           items = 0;       /* that the present turn works on */
 static char          suspect[1024];   /* the only one of them, if there is one */
 static char          condemned[1024]; /* goes to a person in the next turn */
@@ -142,380 +106,16 @@ ddl_waits(void)
 	return false;
 }
 
-/* ------------------------------------------------------------------ finding */
-
-static int
-by_op_id(const void *a, const void *b)
-{
-	return strcmp(*(char *const *) a, *(char *const *) b);
-}
-
-/* Structs of the ledger start with their op_id. */
-static void *
-find(void *rows, int n, size_t size, const char *op_id)
-{
-	return n == 0 ? NULL : bsearch(&op_id, rows, n, size, by_op_id);
-}
-
-static LedgerOperation *
-operation_of(Turn *t, const char *op_id)
-{
-	return find(t->operations, t->noperations, sizeof(LedgerOperation), op_id);
-}
-
-/* ------------------------------------------------------------------- taking */
-
-static void
-add_places(Turn *t, const LedgerProvider *provider, OplStep step)
-{
-	int places = pace_free(provider->name, step);
-
-	if (places <= 0)
-		return;
-	t->places[t->nplaces].provider = provider->name;
-	t->places[t->nplaces].step = step;
-	t->places[t->nplaces].places = places;
-	t->nplaces++;
-}
-
-/* What may go on the wire now. Who comes first changes from turn to turn. */
-static void
-free_places(Turn *t)
-{
-	int             n;
-	LedgerProvider *providers = ledger_providers(&n);
-
-	t->places = palloc0(sizeof(LedgerPlaces) * Max(2 * n, 1));
-	for (int i = 0; i < n; i++)
-		pace_provider(providers[i].name, providers[i].concurrency, providers[i].paused);
-	for (int i = 0; i < 2 * n; i++)
-	{
-		int k = (i + turns) % (2 * n);
-
-		add_places(t, &providers[k / 2], k % 2 ? OPL_STEP_SEND : OPL_STEP_LOOKUP);
-	}
-}
-
-/* The limit is on what is taken: a place that nothing is due for takes nobody's. */
-static void
-take_due(Turn *t)
-{
-	int    n;
-	char **avoided = trouble_avoided(t->now, &n);
-
-	free_places(t);
-	if (t->nplaces > 0)
-		t->due = ledger_take_due(t->places, t->nplaces, trouble_limit(CLAIM_MAX), avoided,
-								 n, t->now, &t->ndue);
-}
-
-/* Lock the operations of all that was taken, and the agenda's rows of answers. */
-static void
-lock_rows(Turn *t)
-{
-	char **ids = palloc(sizeof(char *) * (t->nanswers + t->ndue));
-	char **locked = palloc(sizeof(char *) * Max(t->nanswers, 1));
-	int    n = 0;
-
-	for (int i = 0; i < t->nanswers; i++)
-		ids[n++] = t->answers[i]->op_id;
-	for (int i = 0; i < t->ndue; i++)
-		ids[n++] = t->due[i].op_id;
-	t->operations = ledger_lock_operations(ids, n, &t->noperations);
-	qsort(t->operations, t->noperations, sizeof(LedgerOperation), by_op_id);
-
-	n = 0;
-	for (int i = 0; i < t->nanswers; i++)
-	{
-		if (operation_of(t, t->answers[i]->op_id))
-			locked[n++] = t->answers[i]->op_id;
-	}
-	if (n > 0)
-		t->held = ledger_lock_due(locked, n, &t->nheld);
-	qsort(t->held, t->nheld, sizeof(LedgerDue), by_op_id);
-	if (t->nheld < n)
-		t->absent = ledger_have_due(locked, n, &t->nabsent);
-	qsort(t->absent, t->nabsent, sizeof(char *), by_op_id);
-}
-
-static void
-load_requests(Turn *t)
-{
-	char **ids = palloc(sizeof(char *) * Max(t->ndue, 1));
-	int   *generations = palloc(sizeof(int) * Max(t->ndue, 1));
-	int    n = 0;
-
-	for (int i = 0; i < t->ndue; i++)
-	{
-		LedgerOperation *operation = operation_of(t, t->due[i].op_id);
-
-		if (!operation)
-			continue;
-		ids[n] = operation->op_id;
-		generations[n++] = operation->op.generation;
-	}
-	if (n > 0)
-		t->requests = ledger_requests(ids, generations, n, &t->nrequests);
-	qsort(t->requests, t->nrequests, sizeof(LedgerRequest), by_op_id);
-}
-
-/* ------------------------------------------------------------------ settling */
-
-static LedgerChange *
-add_change(Turn *t, const LedgerOperation *operation, const OplDecision *decision)
-{
-	LedgerChange *change = &t->changes[t->nchanges++];
-
-	change->op_id = operation->op_id;
-	change->row = operation->row;
-	change->provider = operation->provider;
-	change->decision = *decision;
-	change->reason = decision->reason ? decision->reason : operation->reason;
-	if (opl_state_ended(decision->after.state) || decision->after.state == OPL_REVIEW)
-		t->ended = t->ended || decision->moved;
-	return change;
-}
-
-static bool
-has_failed(const LedgerOperation *operation, const char *id)
-{
-	for (int i = 0; i < operation->nfailed; i++)
-	{
-		if (strcmp(operation->failed_ids[i], id) == 0)
-			return true;
-	}
-	return false;
-}
-
-static OplObject
-object_of(const LedgerOperation *operation, const char *id)
-{
-	if (!id || !operation->external_id || has_failed(operation, operation->external_id))
-		return OPL_OBJECT_NONE;
-	return strcmp(operation->external_id, id) == 0 ? OPL_OBJECT_SAME : OPL_OBJECT_OTHER;
-}
-
-/* Every claim and every change of state fences what was under way. */
-static bool
-is_current(const Exchange *exchange, const LedgerOperation *operation)
-{
-	return operation->op.generation == exchange->generation &&
-		   operation->op.attempts == exchange->n &&
-		   operation->op.state == exchange->state;
-}
-
-static OplFinding
-finding_of(const Exchange *exchange, const LedgerOperation *operation)
-{
-	const Judgement *judgement = &exchange->judgement;
-	OplFinding       finding = {.verdict = judgement->verdict,
-								.keyed = judgement->keyed,
-								.started_at = exchange->evidence.started_at,
-								.retry_at = judgement->retry_at,
-								.dice = pg_prng_double(&pg_global_prng_state)};
-
-	if (!is_current(exchange, operation))
-		finding.kind = OPL_KIND_LATE;
-	else
-		finding.kind = exchange->step == OPL_STEP_SEND ? OPL_KIND_SEND : OPL_KIND_LOOKUP;
-	finding.object = object_of(operation, judgement->external_id);
-	finding.object_failed =
-		judgement->external_id && has_failed(operation, judgement->external_id);
-	finding.same_generation =
-		judgement->same_generation && exchange->generation == operation->op.generation;
-	return finding;
-}
-
-/* The word for people: the decision's own, or what the answer said. */
-static const char *
-reason_of(const Judgement *judgement, const OplDecision *decision)
-{
-	if (decision->reason || decision->after.state == OPL_CONFIRMED)
-		return decision->reason;
-	if (decision->after.state == OPL_FAILED && judgement->verdict == OPL_V_REJECTED)
-		return psprintf("rejected: %s", judgement->reason);
-	return judgement->reason;
-}
-
-static void
-add_attempt(Turn *t, const Exchange *exchange)
-{
-	LedgerAttempt *attempt = &t->attempts[t->nattempts++];
-
-	attempt->op_id = exchange->op_id;
-	attempt->n = exchange->n;
-	attempt->kind = opl_step_name(exchange->step);
-	attempt->generation = exchange->generation;
-	attempt->verdict = opl_verdict_name(exchange->judgement.verdict);
-	attempt->reason = exchange->judgement.reason;
-	attempt->external_id = exchange->judgement.external_id;
-	attempt->request_id = exchange->judgement.request_id;
-	attempt->evidence = &exchange->evidence;
-	attempt->started_at = exchange->evidence.started_at;
-	attempt->finished_at = exchange->evidence.finished_at;
-}
-
-static void
-pause_provider(const Exchange *exchange)
-{
-	const char *note =
-		psprintf("%s, seen by \"%s\"%s%s", exchange->judgement.reason, exchange->op_id,
-				 exchange->evidence.error[0] ? ": " : "", exchange->evidence.error);
-
-	if (ledger_pause(exchange->provider, note))
-		ereport(WARNING,
-				(errmsg("provider \"%s\" is paused: %s", exchange->provider, note),
-				 errhint("Repair the cause, then call op_provider_resume('%s').",
-						 exchange->provider)));
-}
-
-static void
-settle(Turn *t, Exchange *exchange, LedgerOperation *operation, const LedgerDue *due)
-{
-	const OplPromises *promises = &exchange->action->spec->promises;
-	OplFinding         finding = finding_of(exchange, operation);
-	OplDecision        decision;
-	LedgerChange      *change;
-
-	operation->op.not_after = exchange->not_after;
-	decision = opl_decide(&operation->op, promises, &finding, t->now);
-	add_attempt(t, exchange);
-	t->settled[t->nsettled++] = exchange;
-	if (decision.pause)
-		pause_provider(exchange);
-	if (finding.verdict == OPL_V_NOT_PROCESSED && finding.retry_at != OPL_NEVER)
-		pace_hold(exchange->provider, finding.retry_at);
-	if (!decision.moved && !decision.note_failed)
-		return;
-	change = add_change(t, operation, &decision);
-	if (due)
-		change->due = due->row;
-	if (decision.moved)
-		change->reason = reason_of(&exchange->judgement, &decision);
-	change->external_id = decision.take_object ? exchange->judgement.external_id : NULL;
-	change->failed_id = decision.note_failed ? exchange->judgement.external_id : NULL;
-}
-
-/* Answers whose rows a session holds stay in hand, and are tried next turn. */
-static void
-settle_answers(Turn *t)
-{
-	for (int i = 0; i < t->nanswers; i++)
-	{
-		Exchange        *exchange = t->answers[i];
-		LedgerOperation *operation = operation_of(t, exchange->op_id);
-		LedgerDue       *due;
-
-		if (!operation)
-			continue;
-		due = find(t->held, t->nheld, sizeof(LedgerDue), exchange->op_id);
-		if (!due && find(t->absent, t->nabsent, sizeof(char *), exchange->op_id))
-			continue;
-		settle(t, exchange, operation, due);
-	}
-}
-
-/* ------------------------------------------------------------------ claiming */
-
-static void
-add_lost(Turn *t, const LedgerOperation *operation)
-{
-	LedgerAttempt *attempt = &t->attempts[t->nattempts++];
-
-	attempt->op_id = operation->op_id;
-	attempt->n = operation->op.attempts;
-	attempt->kind = "send";
-	attempt->generation = operation->op.generation;
-	attempt->verdict = opl_verdict_name(OPL_V_UNKNOWN);
-	attempt->reason = "lost";
-	attempt->started_at = operation->op.last_sent_at;
-	attempt->finished_at = t->now;
-}
-
-/* Ours, and in hand: its deadline passed because a session holds the row. */
-static void
-put_off(Turn *t, const LedgerOperation *operation, const LedgerDue *due)
-{
-	OplDecision   later = {.after = operation->op,
-						   .step = due->step,
-						   .due_at = t->now + PUT_OFF,
-						   .moved = true};
-	LedgerChange *change = add_change(t, operation, &later);
-
-	change->claimed = true;
-	change->due = due->row;
-}
-
-static void
-claim(Turn *t, const LedgerDue *due, LedgerOperation *operation)
-{
-	LedgerRequest *request =
-		find(t->requests, t->nrequests, sizeof(LedgerRequest), due->op_id);
-	Action       *action = action_get(operation->action);
-	OplDecision   decision;
-	OplClaim      what;
-	LedgerChange *change;
-
-	if (!request)
-		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
-						errmsg("operation \"%s\" has no request of generation %d",
-							   operation->op_id, operation->op.generation)));
-	operation->op.not_after = request->not_after;
-	what =
-		opl_claim(&operation->op, &action->spec->promises, due->step, t->now, &decision);
-	if (operation->op.state == OPL_SUBMITTED)
-		add_lost(t, operation);
-	change = add_change(t, operation, &decision);
-	change->due = due->row;
-	change->claimed = what != OPL_CLAIM_NOTHING;
-	if (what == OPL_CLAIM_NOTHING)
-		return;
-	flight_prepare(operation, request, action,
-				   what == OPL_CLAIM_SEND ? OPL_STEP_SEND : OPL_STEP_LOOKUP, &decision,
-				   t->now);
-	t->nclaimed++;
-}
-
-static bool
-is_changed(const Turn *t, const char *op_id)
-{
-	for (int i = 0; i < t->nchanges; i++)
-	{
-		if (strcmp(t->changes[i].op_id, op_id) == 0)
-			return true;
-	}
-	return false;
-}
-
-static void
-claim_due(Turn *t)
-{
-	int nsettled = t->nchanges;
-
-	load_requests(t);
-	for (int i = 0; i < t->ndue; i++)
-	{
-		LedgerOperation *operation = operation_of(t, t->due[i].op_id);
-
-		if (!operation || (nsettled > 0 && is_changed(t, operation->op_id)))
-			continue;
-		if (flight_has(operation->op_id, operation->op.attempts))
-			put_off(t, operation, &t->due[i]);
-		else
-			claim(t, &t->due[i], operation);
-	}
-}
-
 /* ------------------------------------------------------------------- nudges */
 
 /* Somebody asked again: look sooner, but not sooner than `initial` after the
  * last look. */
 static void
-answer_nudge(Turn *t, const LedgerOperation *operation, const LedgerDue *due)
+answer_nudge(Batch *batch, const LedgerOperation *operation, const LedgerDue *due)
 {
 	Action     *action = action_get(operation->action);
 	TimestampTz last = ledger_last_lookup(operation->op_id);
-	TimestampTz due_at = t->now;
+	TimestampTz due_at = batch->now;
 	OplDecision sooner = {.after = operation->op, .step = OPL_STEP_LOOKUP, .moved = true};
 
 	if (operation->op.state != OPL_UNKNOWN && operation->op.state != OPL_REVIEW)
@@ -527,11 +127,11 @@ answer_nudge(Turn *t, const LedgerOperation *operation, const LedgerDue *due)
 	if (due_at >= ledger_due_at(operation->op_id, false))
 		return;
 	sooner.due_at = due_at;
-	add_change(t, operation, &sooner)->due = due->row;
+	batch_change(batch, operation, &sooner)->due = due->row;
 }
 
 static void
-answer_nudges(Turn *t)
+answer_nudges(Batch *batch)
 {
 	int              n;
 	int              nheld;
@@ -544,16 +144,15 @@ answer_nudges(Turn *t)
 		return;
 	operations = ledger_lock_operations(ids, n, &count);
 	held = ledger_lock_due(ids, n, &nheld);
-	qsort(held, nheld, sizeof(LedgerDue), by_op_id);
-	t->changes = repalloc(t->changes, sizeof(LedgerChange) * (t->nchanges + count + 1));
-	memset(&t->changes[t->nchanges], 0, sizeof(LedgerChange) * (count + 1));
+	rows_sort(held, nheld, sizeof(LedgerDue));
 	for (int i = 0; i < count; i++)
 	{
 		const char *op_id = operations[i].op_id;
-		LedgerDue  *due = find(held, nheld, sizeof(LedgerDue), op_id);
+		LedgerDue  *due = rows_find(held, nheld, sizeof(LedgerDue), op_id);
 
-		if (due && !is_changed(t, op_id) && !flight_has(op_id, operations[i].op.attempts))
-			answer_nudge(t, &operations[i], due);
+		if (due && !batch_changes(batch, op_id) &&
+			!flight_has(op_id, operations[i].op.attempts))
+			answer_nudge(batch, &operations[i], due);
 	}
 }
 
@@ -577,31 +176,19 @@ at_home(void)
 	return fault == NULL;
 }
 
-static void
-write_changes(Turn *t)
-{
-	if (t->nchanges > 0)
-	{
-		ledger_save(t->changes, t->nchanges, t->now);
-		ledger_plan(t->changes, t->nchanges, my_epoch);
-	}
-	if (t->nattempts > 0)
-		ledger_record(t->attempts, t->nattempts);
-}
-
 /* When the agenda wants us next. */
 static void
-plan_next(Turn *t, bool claiming)
+plan_next(Batch *batch, bool claiming)
 {
-	TimestampTz next = t->now + TICK;
+	TimestampTz next = batch->now + TICK;
 
-	if (t->nclaimed == 0 && t->nchanges > t->nsettled)
-		next = t->now; /* places are free, and more may be due */
-	else if (t->ndue > 0)
-		next = t->now + AGAIN;
-	else if (claiming && t->nplaces > 0)
+	if (batch->nclaimed == 0 && batch->nchanges > batch->nsettled)
+		next = batch->now; /* places are free, and more may be due */
+	else if (batch->ndue > 0)
+		next = batch->now + AGAIN;
+	else if (claiming)
 	{
-		TimestampTz due = ledger_next_due(t->places, t->nplaces, t->now);
+		TimestampTz due = claim_next(batch);
 
 		if (due != OPL_NEVER)
 			next = Min(next, due);
@@ -609,30 +196,33 @@ plan_next(Turn *t, bool claiming)
 	next_turn_at = next;
 }
 
-static void
-work(Turn *t, bool claiming, bool ticked)
+static const char *
+only_item(const Batch *batch)
 {
-	int limit = trouble_limit(SETTLE_MAX);
+	if (batch->nanswers + batch->ndue != 1)
+		return "";
+	return batch->nanswers ? batch->answers[0]->op_id : batch->due[0].op_id;
+}
 
-	t->nanswers = flight_answers(t->answers, limit, t->now);
-	if (claiming && at_home() && (t->nanswers == 0 || limit > 1))
-		take_due(t);
-	items = t->nanswers + t->ndue;
-	if (items == 1)
-		strlcpy(suspect, t->nanswers ? t->answers[0]->op_id : t->due[0].op_id,
-				sizeof(suspect));
-	t->changes = palloc0(sizeof(LedgerChange) * (items + 1));
-	t->attempts = palloc0(sizeof(LedgerAttempt) * (items + 1));
-	if (items > 0)
-	{
-		lock_rows(t);
-		settle_answers(t);
-		claim_due(t);
-	}
+/* Judge and settle what came back, claim what may go out. */
+static void
+work(Batch *batch, bool claiming, bool ticked)
+{
+	int  limit = trouble_limit(SETTLE_MAX);
+	bool one_by_one = limit == 1;
+
+	items = batch->nanswers = flight_answers(batch->answers, limit, batch->now);
+	strlcpy(suspect, only_item(batch), sizeof(suspect));
+	settle_answers(batch);
+	if (claiming && at_home() && !(one_by_one && batch->nanswers > 0))
+		claim_take(batch, trouble_limit(CLAIM_MAX));
+	items += batch->ndue;
+	strlcpy(suspect, only_item(batch), sizeof(suspect));
+	claim_due(batch);
 	if (ticked || wake_take_nudged())
-		answer_nudges(t);
-	write_changes(t);
-	plan_next(t, claiming);
+		answer_nudges(batch);
+	batch_write(batch, my_epoch);
+	plan_next(batch, claiming);
 }
 
 /* It makes turns fail by itself: a person must look, the others go on. */
@@ -649,6 +239,7 @@ condemn(void)
 
 	condemned[0] = '\0';
 	items = 0;
+	suspect[0] = '\0';
 	if (n == 0)
 		return;
 	due = ledger_lock_due(ids, 1, &nheld);
@@ -668,37 +259,35 @@ condemn(void)
 
 /* After the commit: what is marked goes out, what is stored is forgotten. */
 static void
-finish(Turn *t)
+finish(Batch *batch)
 {
-	bool        waiting = t->nsettled < t->nanswers;
+	bool        waiting = batch->nsettled < batch->nanswers;
 	TimestampTz oldest;
 
-	for (int i = 0; i < t->nsettled; i++)
-		flight_settled(t->settled[i]);
+	for (int i = 0; i < batch->nsettled; i++)
+		flight_settled(batch->settled[i]);
 	flight_depart();
-	if (t->ended)
+	if (batch->ended)
 		wake_waiters();
 	oldest = waiting ? flight_oldest_answer() : 0;
 	wake_turned(flight_in_hand(), oldest);
 	trouble_over();
 	last_turn_at = GetCurrentTimestamp();
-	turns++;
 }
 
 TurnResult
 dispatch_turn(bool claiming)
 {
-	Turn      *t;
+	TurnResult result = TURN_DONE;
+	Batch     *batch;
 	Oid        schema;
 	bool       ticked;
-	TurnResult result = TURN_DONE;
 
 	begin();
-	t = palloc0(sizeof(Turn));
-	t->now = GetCurrentTimestamp();
-	ticked = t->now >= ticked_at + TICK || t->now < ticked_at;
+	batch = batch_new(GetCurrentTimestamp());
+	ticked = batch->now >= ticked_at + TICK || batch->now < ticked_at;
 	if (ticked)
-		ticked_at = t->now;
+		ticked_at = batch->now;
 	if (home_extension(&schema) != my_extension)
 		result = TURN_NO_EXTENSION;
 	else if ((ticked || wake_take_yield()) && ddl_waits())
@@ -709,12 +298,12 @@ dispatch_turn(bool claiming)
 		if (condemned[0])
 			condemn();
 		else
-			work(t, claiming, ticked);
+			work(batch, claiming, ticked);
 		ledger_end();
 	}
 	commit();
 	if (result == TURN_DONE)
-		finish(t);
+		finish(batch);
 	MemoryContextReset(turn_context);
 	return result;
 }
@@ -724,7 +313,7 @@ dispatch_turn(bool claiming)
 void
 dispatch_failed(int sqlstate, const char *message)
 {
-	const char *single = items == 1 ? suspect : NULL;
+	const char *single = suspect[0] ? suspect : NULL;
 
 	flight_discard();
 	MemoryContextReset(turn_context);

@@ -61,7 +61,7 @@ lookup_places(const Pace *pace)
 }
 
 int
-pace_free(const char *name, OplStep step)
+pace_free(const char *name, OplStep step, int given_back)
 {
 	Pace *pace = pace_of(name);
 	int   places;
@@ -72,7 +72,7 @@ pace_free(const char *name, OplStep step)
 		places = 0;
 	else
 		places = pace->concurrency - pace->sending;
-	return Max(0, Min(places, TOTAL_MAX - total));
+	return Max(0, Min(places, TOTAL_MAX - total) + given_back);
 }
 
 static int *

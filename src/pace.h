@@ -13,8 +13,9 @@
 /* What the configuration says now. */
 extern void pace_provider(const char *name, int concurrency, bool paused);
 
-/* Free places. Lookups have places of their own, so that neither starves the other. */
-extern int pace_free(const char *name, OplStep step);
+/* Free places, and `given_back` more. Lookups have places of their own, so that
+ * neither starves the other. */
+extern int pace_free(const char *name, OplStep step, int given_back);
 
 extern void pace_take(const char *name, OplStep step);
 extern void pace_give(const char *name, OplStep step);

@@ -263,6 +263,7 @@ op_ledger_worker_main(Datum slot)
 
 	pqsignal(SIGTERM, handle_sigterm);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGINT, SIG_IGN); /* a turn is done or not, never cancelled */
 	BackgroundWorkerUnblockSignals();
 
 	database = wake_attach(DatumGetInt32(slot));

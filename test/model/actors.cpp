@@ -906,7 +906,8 @@ Actors::effect(const World &w, int request, Kept how)
 	World                   kept = next;
 	const char             *blamed = bad;
 
-	if (s.key && s.keeps != OPL_STORES_NOTHING)
+	/* Who keeps successes only lets a key go whose object failed at once. */
+	if (s.key && s.keeps > (how == AS_FAILED ? OPL_STORES_SUCCESS : OPL_STORES_NOTHING))
 		kept.key[gen] = {KEPT_OBJECT, (u8) object, w.key[gen].age, (u8) how};
 	say("provider: object %c of generation %d, %s", 'A' + object,
 	    generations[gen], words[how]);
@@ -965,7 +966,9 @@ Actors::at_work(const World &w, int request)
 		if (s.key && s.keeps >= OPL_STORES_STATE && !s.drops)
 			next.key[gen].status = KEPT_REFUSAL;
 		say("provider: refuses");
-		answer(next, request, OPL_V_REJECTED, NOBODY, s.declared, true);
+		answer(next, request, OPL_V_REJECTED, NOBODY, s.declared != 0, true);
+		if (s.declared == 2)
+			answer(next, request, OPL_V_REJECTED, NOBODY, false, false);
 	}
 	if (s.errors)
 	{

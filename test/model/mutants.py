@@ -5,6 +5,7 @@
     mutants.py SCENARIOS --find     which scenario catches each, smallest first
 """
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -39,9 +40,11 @@ def edited(mutant):
     """The text of the shipped file with the edit, or why there is none."""
     with open(os.path.join(SRC, mutant["file"]), encoding="utf-8") as f:
         text = f.read()
-    if text.count(mutant["old"]) != 1:
+    # White space may be laid out anew by the formatter.
+    old = re.compile(r"\s+".join(map(re.escape, mutant["old"].split())))
+    if len(old.findall(text)) != 1:
         return None
-    return text.replace(mutant["old"], mutant["new"])
+    return old.sub(lambda _: mutant["new"], text)
 
 
 def compiled(mutant, text):

@@ -31,7 +31,7 @@ extern "C" {
 	X(lock, 1, "locked while in progress")                                     \
 	X(keeps, -1, "-1: as `stores` promises")                                   \
 	X(marked, 1, "replays are marked")                                         \
-	X(declared, 0, "a rule tells refusals from behind the key")                \
+	X(declared, 0, "a rule tells refusals from behind the key; 2: some")       \
 	X(clean, 0, "an error leaves no effect")                                   \
 	X(refuses, 1, "4xx before it looks at the key")                            \
 	X(declines, 1, "4xx from behind the key")                                  \

@@ -338,6 +338,27 @@ subtest 'too much of an answer' => sub {
     }
 };
 
+# Work that is due goes out at once, however many other providers have nothing to do; so does the lookup
+# after a lost answer.
+subtest 'what is due now is done now' => sub {
+    add_provider($node, "idle$_", double => $double) for 1 .. 8;
+    my @ops = map { "prompt-$_" } 1 .. 4;
+    $double->script({ match => { op => $ops[-1] }, do => 'drop' });
+    for my $op (@ops)
+    {
+        refund($op, 'idle8');
+        wait_state($node, $op, 'confirmed');
+    }
+    my $late = $node->safe_psql('postgres', q{
+        SELECT op_id, started_at - created_at FROM op_attempt JOIN op_operation USING (op_id)
+        WHERE op_id LIKE 'prompt-%' AND n = 1 AND started_at - created_at > '0.5 s'});
+    is($late, '', 'no send waited');
+    my $wait = $node->safe_psql('postgres', q{
+        SELECT l.started_at - s.finished_at < '0.5 s' FROM op_attempt s, op_attempt l
+        WHERE s.op_id = 'prompt-4' AND l.op_id = s.op_id AND s.n = 1 AND l.n = 2});
+    is($wait, 't', 'nor did the lookup');
+};
+
 is(to_json($double->unused), '[]', 'every rule was used');
 check_invariants($node, $double);
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|was terminated by signal/, 'no crash');

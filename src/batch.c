@@ -1,0 +1,104 @@
+/*
+ * batch.c - what one turn works on and what it will write.
+ *
+ * Decisions are collected here and written in three statements, however many
+ * they are. An operation is in a batch once.
+ */
+#include "postgres.h"
+
+#include "batch.h"
+
+Batch *
+batch_new(TimestampTz now)
+{
+	Batch *batch = palloc0(sizeof(Batch));
+
+	batch->now = now;
+	return batch;
+}
+
+/* Room for one more of each. */
+static void
+make_room(Batch *b)
+{
+	if (b->nchanges < b->room && b->nattempts < b->room)
+		return;
+	b->room = Max(64, b->room * 2);
+	b->changes = b->changes ? repalloc(b->changes, sizeof(LedgerChange) * b->room)
+							: palloc(sizeof(LedgerChange) * b->room);
+	b->attempts = b->attempts ? repalloc(b->attempts, sizeof(LedgerAttempt) * b->room)
+							  : palloc(sizeof(LedgerAttempt) * b->room);
+}
+
+LedgerChange *
+batch_change(Batch *batch, const LedgerOperation *operation, const OplDecision *decision)
+{
+	LedgerChange *change;
+	OplState      state = decision->after.state;
+
+	make_room(batch);
+	change = &batch->changes[batch->nchanges++];
+	memset(change, 0, sizeof(LedgerChange));
+	change->op_id = operation->op_id;
+	change->row = operation->row;
+	change->provider = operation->provider;
+	change->decision = *decision;
+	change->reason = decision->reason ? decision->reason : operation->reason;
+	if (decision->moved && (opl_state_ended(state) || state == OPL_REVIEW))
+		batch->ended = true;
+	return change;
+}
+
+LedgerAttempt *
+batch_attempt(Batch *batch, const char *op_id)
+{
+	LedgerAttempt *attempt;
+
+	make_room(batch);
+	attempt = &batch->attempts[batch->nattempts++];
+	memset(attempt, 0, sizeof(LedgerAttempt));
+	attempt->op_id = op_id;
+	return attempt;
+}
+
+bool
+batch_changes(const Batch *batch, const char *op_id)
+{
+	for (int i = 0; i < batch->nchanges; i++)
+	{
+		if (strcmp(batch->changes[i].op_id, op_id) == 0)
+			return true;
+	}
+	return false;
+}
+
+void
+batch_write(Batch *batch, int64 epoch)
+{
+	if (batch->nchanges > 0)
+	{
+		ledger_save(batch->changes, batch->nchanges, batch->now);
+		ledger_plan(batch->changes, batch->nchanges, epoch);
+	}
+	if (batch->nattempts > 0)
+		ledger_record(batch->attempts, batch->nattempts);
+}
+
+static int
+by_op_id(const void *a, const void *b)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+void
+rows_sort(void *rows, int n, size_t size)
+{
+	if (n > 1)
+		qsort(rows, n, size, by_op_id);
+}
+
+void *
+rows_find(void *rows, int n, size_t size, const char *op_id)
+{
+	return n == 0 ? NULL : bsearch(&op_id, rows, n, size, by_op_id);
+}

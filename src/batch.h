@@ -1,0 +1,53 @@
+/*
+ * batch.h - what one turn works on and what it will write.
+ */
+#ifndef OPL_BATCH_H
+#define OPL_BATCH_H
+
+#include "postgres.h"
+
+#include "flight.h"
+#include "ledger.h"
+
+#define SETTLE_MAX 256 /* answers in one turn */
+#define CLAIM_MAX 128  /* rows of the agenda in one turn */
+
+/* Lives as long as the turn's transaction. */
+typedef struct Batch
+{
+	TimestampTz   now;
+	Exchange     *answers[SETTLE_MAX];
+	int           nanswers;
+	LedgerDue    *due;
+	int           ndue;
+	LedgerPlaces *places; /* free on the wire, when the agenda was read */
+	int           nplaces;
+
+	/* to be written */
+	LedgerChange  *changes;
+	int            nchanges;
+	int            room;
+	LedgerAttempt *attempts;
+	int            nattempts;
+
+	/* done, once it is committed */
+	Exchange *settled[SETTLE_MAX];
+	int       nsettled;
+	int       nclaimed;
+	bool      ended; /* an operation ended: tell those who wait */
+} Batch;
+
+extern Batch *batch_new(TimestampTz now);
+
+/* What follows for an operation. */
+extern LedgerChange  *batch_change(Batch *batch, const LedgerOperation *operation,
+								   const OplDecision *decision);
+extern LedgerAttempt *batch_attempt(Batch *batch, const char *op_id);
+extern bool           batch_changes(const Batch *batch, const char *op_id);
+extern void           batch_write(Batch *batch, int64 epoch);
+
+/* Sort rows that start with their op_id, and find one. */
+extern void  rows_sort(void *rows, int n, size_t size);
+extern void *rows_find(void *rows, int n, size_t size, const char *op_id);
+
+#endif

@@ -1,0 +1,229 @@
+/*
+ * claim.c - what is due -> what goes out.
+ *
+ * The agenda is the lease: claiming moves its row to the attempt's deadline and
+ * writes our epoch. Locks op_due, then op_operation, both with SKIP LOCKED.
+ */
+#include "postgres.h"
+
+#include "claim.h"
+
+#include "pace.h"
+#include "trouble.h"
+
+/* A row of the agenda that must not be taken now comes back after this. */
+#define PUT_OFF (10 * OPL_SECOND)
+
+/* ------------------------------------------------------------------- taking */
+
+/* Places that answers of this batch give back when it is committed. */
+static int
+given_back(const Batch *batch, const char *provider, OplStep step)
+{
+	int n = 0;
+
+	for (int i = 0; i < batch->nsettled; i++)
+	{
+		const Exchange *exchange = batch->settled[i];
+
+		if (exchange->step == step && strcmp(exchange->provider, provider) == 0)
+			n++;
+	}
+	return n;
+}
+
+static void
+add_places(Batch *batch, const char *provider, OplStep step)
+{
+	int places = pace_free(provider, step, given_back(batch, provider, step));
+
+	if (places <= 0)
+		return;
+	batch->places[batch->nplaces].provider = provider;
+	batch->places[batch->nplaces].step = step;
+	batch->places[batch->nplaces].places = places;
+	batch->nplaces++;
+}
+
+/* What may go on the wire now. Who comes first changes from turn to turn. */
+static void
+free_places(Batch *batch)
+{
+	static int      first = 0;
+	int             n;
+	LedgerProvider *providers = ledger_providers(&n);
+
+	batch->places = palloc0(sizeof(LedgerPlaces) * Max(2 * n, 1));
+	for (int i = 0; i < n; i++)
+		pace_provider(providers[i].name, providers[i].concurrency, providers[i].paused);
+	first++;
+	for (int i = 0; i < 2 * n; i++)
+	{
+		int k = (i + first) % (2 * n);
+
+		add_places(batch, providers[k / 2].name, k % 2 ? OPL_STEP_SEND : OPL_STEP_LOOKUP);
+	}
+}
+
+void
+claim_take(Batch *batch, int limit)
+{
+	int    n;
+	char **avoided = trouble_avoided(batch->now, &n);
+
+	free_places(batch);
+	if (batch->nplaces > 0)
+		batch->due = ledger_take_due(batch->places, batch->nplaces, limit, avoided, n,
+									 batch->now, &batch->ndue);
+}
+
+TimestampTz
+claim_next(const Batch *batch)
+{
+	if (batch->nplaces == 0)
+		return OPL_NEVER;
+	return ledger_next_due(batch->places, batch->nplaces, batch->now);
+}
+
+/* ----------------------------------------------------------------- claiming */
+
+static void
+add_lost(Batch *batch, const LedgerOperation *operation)
+{
+	LedgerAttempt *attempt = batch_attempt(batch, operation->op_id);
+
+	attempt->n = operation->op.attempts;
+	attempt->kind = "send";
+	attempt->generation = operation->op.generation;
+	attempt->verdict = opl_verdict_name(OPL_V_UNKNOWN);
+	attempt->reason = "lost";
+	attempt->started_at = operation->op.last_sent_at;
+	attempt->finished_at = batch->now;
+}
+
+/* Ours, and in hand: its deadline passed because a session holds the row. */
+static void
+put_off(Batch *batch, const LedgerOperation *operation, const LedgerDue *due)
+{
+	OplDecision   later = {.after = operation->op,
+						   .step = due->step,
+						   .due_at = batch->now + PUT_OFF,
+						   .moved = true};
+	LedgerChange *change = batch_change(batch, operation, &later);
+
+	change->claimed = true;
+	change->due = due->row;
+}
+
+static void
+claim(Batch *batch, const LedgerDue *due, LedgerOperation *operation,
+	  LedgerRequest *request, Action *action)
+{
+	OplDecision   decision;
+	OplClaim      what;
+	LedgerChange *change;
+
+	if (!request)
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+						errmsg("operation \"%s\" has no request of generation %d",
+							   operation->op_id, operation->op.generation)));
+	operation->op.not_after = request->not_after;
+	what = opl_claim(&operation->op, &action->spec->promises, due->step, batch->now,
+					 &decision);
+	if (operation->op.state == OPL_SUBMITTED)
+		add_lost(batch, operation);
+	change = batch_change(batch, operation, &decision);
+	change->due = due->row;
+	change->claimed = what != OPL_CLAIM_NOTHING;
+	if (what == OPL_CLAIM_NOTHING)
+		return;
+	flight_prepare(operation, request, action,
+				   what == OPL_CLAIM_SEND ? OPL_STEP_SEND : OPL_STEP_LOOKUP, &decision,
+				   batch->now);
+	batch->nclaimed++;
+}
+
+/* The actions of one batch are few: each is asked for once. */
+typedef struct Asked
+{
+	const char *name;
+	Action     *action;
+} Asked;
+
+static Action *
+action_of(Asked *asked, int *nasked, const char *name)
+{
+	for (int i = 0; i < *nasked; i++)
+	{
+		if (strcmp(asked[i].name, name) == 0)
+			return asked[i].action;
+	}
+	asked[*nasked].name = name;
+	asked[*nasked].action = action_get(name);
+	return asked[(*nasked)++].action;
+}
+
+static LedgerRequest *
+load_requests(LedgerOperation *operations, int noperations, int *count)
+{
+	char         **ids = palloc(sizeof(char *) * noperations);
+	int           *generations = palloc(sizeof(int) * noperations);
+	LedgerRequest *requests;
+
+	for (int i = 0; i < noperations; i++)
+	{
+		ids[i] = operations[i].op_id;
+		generations[i] = operations[i].op.generation;
+	}
+	requests = ledger_requests(ids, generations, noperations, count);
+	rows_sort(requests, *count, sizeof(LedgerRequest));
+	return requests;
+}
+
+static LedgerOperation *
+lock_operations(Batch *batch, int *count)
+{
+	char           **ids = palloc(sizeof(char *) * batch->ndue);
+	LedgerOperation *operations;
+
+	for (int i = 0; i < batch->ndue; i++)
+		ids[i] = batch->due[i].op_id;
+	operations = ledger_lock_operations(ids, batch->ndue, count);
+	rows_sort(operations, *count, sizeof(LedgerOperation));
+	return operations;
+}
+
+void
+claim_due(Batch *batch)
+{
+	int              noperations;
+	int              nrequests;
+	LedgerOperation *operations;
+	LedgerRequest   *requests;
+	Asked           *asked;
+	int              nasked = 0;
+	int              nsettled = batch->nchanges;
+
+	if (batch->ndue == 0)
+		return;
+	operations = lock_operations(batch, &noperations);
+	if (noperations == 0)
+		return;
+	requests = load_requests(operations, noperations, &nrequests);
+	asked = palloc(sizeof(Asked) * noperations);
+	for (int i = 0; i < batch->ndue; i++)
+	{
+		const LedgerDue *due = &batch->due[i];
+		LedgerOperation *operation =
+			rows_find(operations, noperations, sizeof(LedgerOperation), due->op_id);
+
+		if (!operation || (nsettled > 0 && batch_changes(batch, due->op_id)))
+			continue;
+		if (flight_has(operation->op_id, operation->op.attempts))
+			put_off(batch, operation, due);
+		else
+			claim(batch, due, operation,
+				  rows_find(requests, nrequests, sizeof(LedgerRequest), due->op_id),
+				  action_of(asked, &nasked, operation->action));
+	}
+}
