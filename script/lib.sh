@@ -5,7 +5,7 @@ set -euo pipefail
 
 PG_MAJOR=${PG_MAJOR:-15}
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-PG_BIN=/usr/lib/postgresql/$PG_MAJOR/bin
+PG_BIN=${PG_BIN:-/usr/lib/postgresql/$PG_MAJOR/bin}
 export PG_CONFIG=$PG_BIN/pg_config
 cd "$ROOT"
 

@@ -158,11 +158,11 @@ extern int64    ledger_new_epoch(void);
 extern void     ledger_recover(int64 epoch, TimestampTz now);
 extern HomeRow *ledger_homes(int *count);
 /* Due rows: at most `limit`, as many as there are places, none of `avoided`. */
-extern LedgerDue *ledger_take_due(const LedgerPlaces *places, int nplaces, int limit,
-								  char **avoided, int navoided, TimestampTz now,
-								  int *count);
-extern TimestampTz      ledger_next_due(const LedgerPlaces *places, int nplaces,
-										TimestampTz now);
+extern LedgerDue  *ledger_take_due(const LedgerPlaces *places, int nplaces, int limit,
+								   char **avoided, int navoided, TimestampTz now,
+								   int *count);
+extern TimestampTz ledger_next_due(const LedgerPlaces *places, int nplaces,
+								   TimestampTz now);
 extern LedgerOperation *ledger_lock_operations(char **op_ids, int n, int *count);
 extern LedgerDue       *ledger_lock_due(char **op_ids, int n, int *count);
 extern char           **ledger_have_due(char **op_ids, int n, int *count);

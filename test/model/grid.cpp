@@ -112,6 +112,8 @@ const char *const special[] = {
 	"errors=0 crashes=0",
 	"special/held-restored recipe=1 held=1 backup=1 attempts=1 busy=0 refuses=0 "
 	"errors=0 dies=0 declines=0 crashes=0",
+	"special/short-window recipe=0 ttl=5 patience=9 attempts=3",
+	"special/told-to-go-on recipe=0 attempts=3 busy=0 dies=0",
 	"special/held-blind recipe=0 held=1 not_after=3 busy=0",
 	"special/no-key-asked-first recipe=1 stores=0 marked=0 ttl=0 key=0 first=1",
 };
@@ -153,7 +155,7 @@ const char *const often[] = {
 	"no-key/blind/near/restored", "all/blind/far/restored",
 	"all/blind/far/standby",      "all/blind/far/already-done",
 	"all/blind/far/come-back-late", "all/blind/far/three-tries",
-	"all/blind/far/unauthorized",
+	"all/blind/far/unauthorized", "success/blind/far/wire",
 };
 
 void
