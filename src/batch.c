@@ -72,6 +72,21 @@ batch_changes(const Batch *batch, const char *op_id)
 	return false;
 }
 
+TimestampTz
+batch_soonest(const Batch *batch)
+{
+	TimestampTz soonest = DT_NOEND;
+
+	for (int i = 0; i < batch->nchanges; i++)
+	{
+		const OplDecision *decision = &batch->changes[i].decision;
+
+		if (decision->moved && decision->step != OPL_STEP_NONE)
+			soonest = Min(soonest, decision->due_at);
+	}
+	return soonest;
+}
+
 void
 batch_write(Batch *batch, int64 epoch)
 {

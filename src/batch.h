@@ -44,7 +44,10 @@ extern LedgerChange  *batch_change(Batch *batch, const LedgerOperation *operatio
 								   const OplDecision *decision);
 extern LedgerAttempt *batch_attempt(Batch *batch, const char *op_id);
 extern bool           batch_changes(const Batch *batch, const char *op_id);
-extern void           batch_write(Batch *batch, int64 epoch);
+/* The first moment that its changes plan something for, infinity: none. */
+extern TimestampTz batch_soonest(const Batch *batch);
+
+extern void batch_write(Batch *batch, int64 epoch);
 
 /* Sort rows that start with their op_id, and find one. */
 extern void  rows_sort(void *rows, int n, size_t size);

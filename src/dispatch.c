@@ -176,16 +176,16 @@ at_home(void)
 	return fault == NULL;
 }
 
-/* When the agenda wants us next. */
+/* When the agenda wants us next: what this turn planned, and what was there. */
 static void
 plan_next(Batch *batch, bool claiming)
 {
-	TimestampTz next = batch->now + TICK;
+	TimestampTz next = Min(batch->now + TICK, batch_soonest(batch));
 
 	if (batch->nclaimed == 0 && batch->nchanges > batch->nsettled)
 		next = batch->now; /* places are free, and more may be due */
 	else if (batch->ndue > 0)
-		next = batch->now + AGAIN;
+		next = Min(next, batch->now + AGAIN);
 	else if (claiming)
 	{
 		TimestampTz due = claim_next(batch);

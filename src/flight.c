@@ -21,6 +21,9 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+/* An answer whose row a session holds is tried again after this. */
+#define KEEP (20 * INT64CONST(1000))
+
 static dlist_head prepared = DLIST_STATIC_INIT(prepared);
 static dlist_head on_wire = DLIST_STATIC_INIT(on_wire);
 static dlist_head answered = DLIST_STATIC_INIT(answered);
@@ -262,6 +265,13 @@ judge(Exchange *exchange)
 	MemoryContextSwitchTo(old);
 }
 
+/* Where the clock went backwards, the moment means nothing. */
+static bool
+is_kept(const Exchange *exchange, TimestampTz now)
+{
+	return exchange->retry_at > now && exchange->retry_at <= now + KEEP;
+}
+
 static bool
 among(const char *op_id, Exchange **answers, int n)
 {
@@ -285,7 +295,8 @@ flight_answers(Exchange **answers, int max, TimestampTz now)
 
 		if (n == max)
 			break;
-		if (trouble_avoids(exchange->op_id, now) || among(exchange->op_id, answers, n))
+		if (is_kept(exchange, now) || trouble_avoids(exchange->op_id, now) ||
+			among(exchange->op_id, answers, n))
 			continue;
 		if (!exchange->judged)
 			judge(exchange);
@@ -330,24 +341,55 @@ flight_on_wire(void)
 }
 
 int
-flight_answered(void)
-{
-	return n_answered;
-}
-
-int
 flight_in_hand(void)
 {
 	return n_on_wire + n_answered;
 }
 
-TimestampTz
-flight_oldest_answer(void)
+int
+flight_ready(TimestampTz now, TimestampTz *first)
 {
-	if (dlist_is_empty(&answered))
-		return 0;
-	return dlist_container(Exchange, node, dlist_head_node(&answered))
-		->evidence.finished_at;
+	dlist_iter iter;
+	int        n = 0;
+
+	*first = DT_NOEND;
+	dlist_foreach(iter, &answered)
+	{
+		Exchange   *exchange = dlist_container(Exchange, node, iter.cur);
+		TimestampTz at = exchange->evidence.finished_at;
+
+		if (trouble_avoids(exchange->op_id, now))
+			continue;
+		if (is_kept(exchange, now))
+			at = exchange->retry_at;
+		else
+			n++;
+		*first = Min(*first, at);
+	}
+	return n;
+}
+
+void
+flight_keep(Exchange *exchange, TimestampTz now)
+{
+	exchange->retry_at = now + KEEP;
+}
+
+TimestampTz
+flight_oldest_kept(void)
+{
+	TimestampTz oldest = 0;
+	dlist_iter  iter;
+
+	dlist_foreach(iter, &answered)
+	{
+		Exchange   *exchange = dlist_container(Exchange, node, iter.cur);
+		TimestampTz at = exchange->evidence.finished_at;
+
+		if (exchange->retry_at != 0 && (oldest == 0 || at < oldest))
+			oldest = at;
+	}
+	return oldest;
 }
 
 void

@@ -29,6 +29,7 @@ typedef struct Exchange
 	Evidence      evidence;
 	Judgement     judgement; /* valid when judged */
 	bool          judged;
+	TimestampTz   retry_at; /* somebody had its row: not settled before; 0: at once */
 } Exchange;
 
 /* What is to be sent after the commit. Copies what it needs. */
@@ -55,11 +56,17 @@ extern void flight_settled(Exchange *exchange);
 extern bool flight_has(const char *op_id, int n);
 
 extern int flight_on_wire(void);
-extern int flight_answered(void);
 extern int flight_in_hand(void);
 
-/* When the oldest answer came, 0: none waits. */
-extern TimestampTz flight_oldest_answer(void);
+/* How many answers can be settled now, and the moment since or from which the
+ * first can; DT_NOEND: none. */
+extern int flight_ready(TimestampTz now, TimestampTz *first);
+
+/* Its row is held by a session: try again a little later. */
+extern void flight_keep(Exchange *exchange, TimestampTz now);
+
+/* When the oldest of these came; 0: there are none. */
+extern TimestampTz flight_oldest_kept(void);
 
 /* The process is about to leave, and drives the wire no more: what has no answer
  * is answered with "lost". */

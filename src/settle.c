@@ -198,5 +198,7 @@ settle_answers(Batch *batch)
 
 		if (operation && !taken)
 			settle(batch, exchange, operation, due);
+		else
+			flight_keep(exchange, batch->now);
 	}
 }
