@@ -14,6 +14,10 @@
 /* A row of the agenda that must not be taken now comes back after this. */
 #define PUT_OFF (10 * OPL_SECOND)
 
+/* One whose operation a session holds comes back after this; others that are due
+ * come first meanwhile. */
+#define HELD OPL_SECOND
+
 /* ------------------------------------------------------------------- taking */
 
 /* Places that answers of this batch give back when it is committed. */
@@ -170,6 +174,9 @@ load_requests(LedgerOperation *operations, int noperations, int *count)
 	int           *generations = palloc(sizeof(int) * noperations);
 	LedgerRequest *requests;
 
+	*count = 0;
+	if (noperations == 0)
+		return NULL;
 	for (int i = 0; i < noperations; i++)
 	{
 		ids[i] = operations[i].op_id;
@@ -200,30 +207,35 @@ claim_due(Batch *batch)
 	int              nrequests;
 	LedgerOperation *operations;
 	LedgerRequest   *requests;
+	LedgerDue       *held;
 	Asked           *asked;
+	int              nheld = 0;
 	int              nasked = 0;
 	int              nsettled = batch->nchanges;
 
 	if (batch->ndue == 0)
 		return;
 	operations = lock_operations(batch, &noperations);
-	if (noperations == 0)
-		return;
 	requests = load_requests(operations, noperations, &nrequests);
-	asked = palloc(sizeof(Asked) * noperations);
+	asked = palloc(sizeof(Asked) * Max(noperations, 1));
+	held = palloc(sizeof(LedgerDue) * batch->ndue);
 	for (int i = 0; i < batch->ndue; i++)
 	{
 		const LedgerDue *due = &batch->due[i];
 		LedgerOperation *operation =
 			rows_find(operations, noperations, sizeof(LedgerOperation), due->op_id);
 
-		if (!operation || (nsettled > 0 && batch_changes(batch, due->op_id)))
+		if (nsettled > 0 && batch_changes(batch, due->op_id))
 			continue;
-		if (flight_has(operation->op_id, operation->op.attempts))
+		if (!operation)
+			held[nheld++] = *due;
+		else if (flight_has(operation->op_id, operation->op.attempts))
 			put_off(batch, operation, due);
 		else
 			claim(batch, due, operation,
 				  rows_find(requests, nrequests, sizeof(LedgerRequest), due->op_id),
 				  action_of(asked, &nasked, operation->action));
 	}
+	if (nheld > 0)
+		ledger_defer(held, nheld, batch->now + HELD);
 }

@@ -48,7 +48,7 @@
  * and waiting DDL tell nobody. */
 #define TICK OPL_SECOND
 
-/* After a claim, and while sessions hold what is due, look again soon. */
+/* After a claim, look again soon. */
 #define AGAIN (20 * MILLISECOND)
 
 void (*dispatch_committing)(bool) = NULL;
@@ -261,16 +261,12 @@ condemn(void)
 static void
 finish(Batch *batch)
 {
-	bool        waiting = batch->nsettled < batch->nanswers;
-	TimestampTz oldest;
-
 	for (int i = 0; i < batch->nsettled; i++)
 		flight_settled(batch->settled[i]);
 	flight_depart();
 	if (batch->ended)
 		wake_waiters();
-	oldest = waiting ? flight_oldest_answer() : 0;
-	wake_turned(flight_in_hand(), oldest);
+	wake_turned(flight_in_hand(), flight_oldest_kept());
 	trouble_over();
 	last_turn_at = GetCurrentTimestamp();
 }
@@ -363,12 +359,15 @@ dispatch_wait(bool woken)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz at = woken ? last_turn_at + COMPANY : next_turn_at;
-	int         answers = flight_answered();
+	TimestampTz first;
+	int         answers = flight_ready(now, &first);
 
 	if (answers > 0 && (flight_on_wire() == 0 || answers * 2 >= flight_on_wire()))
 		at = now;
 	else if (answers > 0)
-		at = Min(at, flight_oldest_answer() + COMPANY);
+		at = Min(at, first + COMPANY);
+	else
+		at = Min(at, first);
 	if (now < last_turn_at)
 		at = now; /* the clock went backwards */
 	return until(Max(at, trouble_not_before()), now);

@@ -805,6 +805,17 @@ ledger_plan(const LedgerChange *changes, int n, int64 epoch)
 	plan_insert(changes, n, epoch);
 }
 
+void
+ledger_defer(const LedgerDue *due, int n, TimestampTz due_at)
+{
+	Column c[1];
+
+	columns_init(c, statements[STMT_DEFER].args, 1, n);
+	for (int i = 0; i < n; i++)
+		put_tid(&c[0], &due[i].row);
+	run_columns(STMT_DEFER, c, 1, TimestampTzGetDatum(due_at));
+}
+
 /* What was seen of the exchange; NULLs when its end was not seen. */
 static void
 put_evidence(Column *c, const Evidence *e)

@@ -171,6 +171,7 @@ extern LedgerRequest   *ledger_requests(char **op_ids, const int *generations, i
 extern void             ledger_save(const LedgerChange *changes, int n, TimestampTz now);
 extern void             ledger_save_one(const LedgerChange *change, TimestampTz now);
 extern void             ledger_plan(const LedgerChange *changes, int n, int64 epoch);
+extern void             ledger_defer(const LedgerDue *due, int n, TimestampTz due_at);
 extern void             ledger_record(const LedgerAttempt *attempts, int n);
 extern bool             ledger_pause(const char *provider, const char *note);
 extern char           **ledger_take_nudges(int *count);

@@ -168,6 +168,9 @@ const Statement statements[STMT_COUNT] = {
 		 " WHERE d.ctid = u.row",
 		 4,
 		 {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID}},
+	[STMT_DEFER] = {"UPDATE @.op_due SET due_at = $2 WHERE ctid = ANY ($1)",
+					2,
+					{TIDARRAYOID, TIMESTAMPTZOID}},
 	[STMT_PLAN_INSERT] = {"INSERT INTO @.op_due (op_id, provider, step, due_at, epoch)"
 						  " SELECT * FROM unnest($1, $2, $3, $4, $5)",
 						  5,
