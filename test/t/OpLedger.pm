@@ -410,4 +410,74 @@ sub certificate
     return @files;
 }
 
+# ---------------------------------------------------------------------------------------------
+# Many operations, and what they went through
+# ---------------------------------------------------------------------------------------------
+
+push @EXPORT, qw(submit_many wait_count all_ended watch_states states_seen sends_of status_kb);
+
+# PREFIX-1 … PREFIX-n, in one transaction; each refunds its own payment.
+sub submit_many
+{
+    my ($node, $prefix, $action, $n) = @_;
+    $node->safe_psql('postgres', sprintf q{
+        SELECT count(op_submit(%1$s || '-' || i, %2$s, jsonb_build_object('payment_intent', 'pi-' || %1$s || '-' || i, 'amount', i)))
+        FROM generate_series(1, %3$d) i}, sql_text($prefix), sql_text($action), $n);
+    return;
+}
+
+# One test: that many operations come to fulfil the condition.
+sub wait_count
+{
+    my ($node, $n, $where, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $good = ok(wait_sql($node, "SELECT count(*) = $n FROM op_operation WHERE $where", "$n with $where"), $name || "$n: $where");
+    diag($node->safe_psql('postgres', 'SELECT state, reason, count(*) FROM op_operation GROUP BY 1, 2 ORDER BY 1, 2')) unless $good;
+    return $good;
+}
+
+# One test: all operations whose id begins like this end as told, and none otherwise.
+sub all_ended
+{
+    my ($node, $prefix, $state, $n, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return wait_count($node, $n, "op_id LIKE '$prefix%' AND state = '$state'", $name || "$n $prefix…: $state");
+}
+
+# From now on, remember every state that an operation was in.
+sub watch_states
+{
+    my ($node) = @_;
+    $node->safe_psql('postgres', q{
+        CREATE TABLE public.seen (op_id text, state text, at timestamptz DEFAULT clock_timestamp());
+        CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN INSERT INTO public.seen VALUES (NEW.op_id, NEW.state); RETURN NULL; END';
+        CREATE TRIGGER see AFTER INSERT OR UPDATE OF state ON op_operation FOR EACH ROW EXECUTE FUNCTION public.see()});
+    return;
+}
+
+# 'pending submitted unknown confirmed': in order, repetitions left out.
+sub states_seen
+{
+    my ($node, $op) = @_;
+    my @states = split /\n/, $node->safe_psql('postgres', 'SELECT state FROM seen WHERE op_id = ' . sql_text($op) . ' ORDER BY at');
+    my @changes = map { $states[$_] } grep { $_ == 0 || $states[$_] ne $states[ $_ - 1 ] } 0 .. $#states;
+    return "@changes";
+}
+
+# The send requests that a double saw of one operation.
+sub sends_of
+{
+    my ($double, $op) = @_;
+    return $double->requests(kind => 'send', op => $op);
+}
+
+# A line of /proc/PID/status in kB, like VmRSS.
+sub status_kb
+{
+    my ($pid, $name) = @_;
+    my ($kb) = PostgreSQL::Test::Utils::slurp_file("/proc/$pid/status") =~ /^$name:\s+(\d+) kB/m;
+    return $kb;
+}
+
 1;
