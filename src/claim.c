@@ -10,6 +10,7 @@
 
 #include "pace.h"
 #include "trouble.h"
+#include "utils/hsearch.h"
 
 /* A row of the agenda that must not be taken now comes back after this. */
 #define PUT_OFF (10 * OPL_SECOND)
@@ -17,6 +18,78 @@
 /* One whose operation a session holds comes back after this; others that are due
  * come first meanwhile. */
 #define HELD OPL_SECOND
+
+/* ------------------------------------------------------------------- cursor */
+
+/* While the agenda holds more than may go out, the next scan starts where the last
+ * one ended: what was claimed leaves dead entries in front, and walking them again
+ * each turn costs more the longer the agenda is. A row that was committed late, or
+ * came back, may be due before the cursor; a scan from the beginning follows when
+ * the agenda runs out, and once a second. */
+typedef struct CursorKey
+{
+	char    provider[NAMEDATALEN];
+	OplStep step;
+} CursorKey;
+
+typedef struct Cursor
+{
+	CursorKey   key;
+	TimestampTz since;
+	TimestampTz from_start_at; /* when the last scan from the beginning was */
+} Cursor;
+
+#define FROM_START OPL_SECOND
+
+static Cursor *
+cursor_of(const char *provider, OplStep step)
+{
+	static HTAB *cursors = NULL;
+	HASHCTL      how = {.keysize = sizeof(CursorKey), .entrysize = sizeof(Cursor)};
+	CursorKey    key = {.step = step};
+	Cursor      *cursor;
+	bool         found;
+
+	if (!cursors)
+		cursors = hash_create("op_ledger cursors", 32, &how, HASH_ELEM | HASH_BLOBS);
+	strlcpy(key.provider, provider, sizeof(key.provider));
+	cursor = hash_search(cursors, &key, HASH_ENTER, &found);
+	if (!found)
+		cursor->since = cursor->from_start_at = DT_NOBEGIN;
+	return cursor;
+}
+
+static TimestampTz
+scan_from(const char *provider, OplStep step, TimestampTz now)
+{
+	Cursor *cursor = cursor_of(provider, step);
+
+	if (now < cursor->from_start_at || now >= cursor->from_start_at + FROM_START)
+		cursor->since = DT_NOBEGIN;
+	if (cursor->since == DT_NOBEGIN)
+		cursor->from_start_at = now;
+	return cursor->since;
+}
+
+/* What the scan for these places took: full, it goes on from there. */
+static void
+move_cursor(const Batch *batch, const LedgerPlaces *places)
+{
+	Cursor *cursor = cursor_of(places->provider, places->step);
+	int     taken = 0;
+
+	for (int i = 0; i < batch->ndue; i++)
+	{
+		const LedgerDue *due = &batch->due[i];
+
+		if (due->step != places->step || strcmp(due->provider, places->provider) != 0)
+			continue;
+		taken++;
+		cursor->since = Max(cursor->since, due->due_at);
+	}
+	if (taken < places->places)
+		cursor->since = DT_NOBEGIN;
+}
 
 /* ------------------------------------------------------------------- taking */
 
@@ -46,6 +119,7 @@ add_places(Batch *batch, const char *provider, OplStep step)
 	batch->places[batch->nplaces].provider = provider;
 	batch->places[batch->nplaces].step = step;
 	batch->places[batch->nplaces].places = places;
+	batch->places[batch->nplaces].since = scan_from(provider, step, batch->now);
 	batch->nplaces++;
 }
 
@@ -76,9 +150,12 @@ claim_take(Batch *batch, int limit)
 	char **avoided = trouble_avoided(batch->now, &n);
 
 	free_places(batch);
-	if (batch->nplaces > 0)
-		batch->due = ledger_take_due(batch->places, batch->nplaces, limit, avoided, n,
-									 batch->now, &batch->ndue);
+	if (batch->nplaces == 0)
+		return;
+	batch->due = ledger_take_due(batch->places, batch->nplaces, limit, avoided, n,
+								 batch->now, &batch->ndue);
+	for (int i = 0; i < batch->nplaces; i++)
+		move_cursor(batch, &batch->places[i]);
 }
 
 TimestampTz

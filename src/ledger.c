@@ -564,23 +564,24 @@ LedgerDue *
 ledger_take_due(const LedgerPlaces *places, int nplaces, int limit, char **avoided,
 				int navoided, TimestampTz now, int *count)
 {
-	Column     columns[3];
-	Datum      values[6];
+	Column     columns[4];
+	Datum      values[7];
 	LedgerDue *due;
 	bool       null;
 
-	columns_init(columns, statements[STMT_TAKE_DUE].args, 3, nplaces);
+	columns_init(columns, statements[STMT_TAKE_DUE].args, 4, nplaces);
 	for (int i = 0; i < nplaces; i++)
 	{
 		put_text(&columns[0], places[i].provider);
 		put_text(&columns[1], opl_step_name(places[i].step));
 		put_int(&columns[2], places[i].places);
+		put_datum(&columns[3], TimestampTzGetDatum(places[i].since), false);
 	}
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		values[i] = column_array(&columns[i]);
-	values[3] = TimestampTzGetDatum(now);
-	values[4] = text_array(avoided, navoided);
-	values[5] = Int64GetDatum(limit);
+	values[4] = TimestampTzGetDatum(now);
+	values[5] = text_array(avoided, navoided);
+	values[6] = Int64GetDatum(limit);
 	*count = (int) run(STMT_TAKE_DUE, values, NULL);
 	due = in_caller(sizeof(LedgerDue) * *count);
 	for (int i = 0; i < *count; i++)
@@ -589,6 +590,7 @@ ledger_take_due(const LedgerPlaces *places, int nplaces, int limit, char **avoid
 		due[i].provider = field_text(i, 2);
 		due[i].step = field_step(i, 3);
 		due[i].row = *(ItemPointer) DatumGetPointer(field(i, 4, &null));
+		due[i].due_at = field_time(i, 5);
 	}
 	done();
 	return due;

@@ -57,6 +57,7 @@ typedef struct LedgerDue
 	char           *provider;
 	OplStep         step;
 	ItemPointerData row;
+	TimestampTz     due_at;
 } LedgerDue;
 
 /* What is to be written about one operation. */
@@ -95,6 +96,7 @@ typedef struct LedgerPlaces
 	const char *provider;
 	OplStep     step;
 	int         places;
+	TimestampTz since; /* rows due before were taken already; -infinity: all */
 } LedgerPlaces;
 
 typedef struct LedgerProvider

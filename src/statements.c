@@ -113,19 +113,18 @@ const Statement statements[STMT_COUNT] = {
 					0,
 					{0}},
 	[STMT_TAKE_DUE] =
-		{"SELECT d.op_id, d.provider, d.step, d.ctid"
-		 "  FROM unnest($1, $2, $3) AS p (provider, step, places)"
-		 " CROSS JOIN LATERAL (SELECT q.op_id, q.provider, q.step, q.ctid FROM @.op_due "
-		 "AS q"
-		 "                      WHERE q.provider = p.provider AND q.step = p.step AND "
-		 "q.due_at <= $4"
-		 "                        AND q.op_id <> ALL ($5)"
-		 "                      ORDER BY q.due_at LIMIT p.places FOR UPDATE SKIP LOCKED) "
-		 "AS d"
-		 " LIMIT $6",
-		 6,
-		 {TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZOID, TEXTARRAYOID,
-		  INT8OID}},
+		{"SELECT d.op_id, d.provider, d.step, d.ctid, d.due_at"
+		 "  FROM unnest($1, $2, $3, $4) AS p (provider, step, places, since)"
+		 " CROSS JOIN LATERAL (SELECT q.op_id, q.provider, q.step, q.ctid, q.due_at"
+		 "                       FROM @.op_due AS q"
+		 "                      WHERE q.provider = p.provider AND q.step = p.step"
+		 "                        AND q.due_at >= p.since AND q.due_at <= $5"
+		 "                        AND q.op_id <> ALL ($6)"
+		 "                      ORDER BY q.due_at LIMIT p.places FOR UPDATE SKIP LOCKED) AS d"
+		 " LIMIT $7",
+		 7,
+		 {TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID,
+		  TEXTARRAYOID, INT8OID}},
 	[STMT_NEXT_DUE] = {"SELECT min(d.due_at)"
 					   "  FROM unnest($1, $2) AS p (provider, step)"
 					   " CROSS JOIN LATERAL (SELECT q.due_at FROM @.op_due AS q"
