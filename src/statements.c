@@ -120,7 +120,8 @@ const Statement statements[STMT_COUNT] = {
 		 "                      WHERE q.provider = p.provider AND q.step = p.step"
 		 "                        AND q.due_at >= p.since AND q.due_at <= $5"
 		 "                        AND q.op_id <> ALL ($6)"
-		 "                      ORDER BY q.due_at LIMIT p.places FOR UPDATE SKIP LOCKED) AS d"
+		 "                      ORDER BY q.due_at LIMIT p.places FOR UPDATE SKIP LOCKED) "
+		 "AS d"
 		 " LIMIT $7",
 		 7,
 		 {TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID,
