@@ -23,7 +23,6 @@
 #include "wake.h"
 
 PG_FUNCTION_INFO_V1(op_status);
-PG_FUNCTION_INFO_V1(op_cancel);
 PG_FUNCTION_INFO_V1(op_transitions);
 PG_FUNCTION_INFO_V1(_op_guard);
 PG_FUNCTION_INFO_V1(_op_worker);
@@ -31,100 +30,22 @@ PG_FUNCTION_INFO_V1(_op_home);
 PG_FUNCTION_INFO_V1(_op_home_fault);
 PG_FUNCTION_INFO_V1(_op_created);
 PG_FUNCTION_INFO_V1(_op_wake);
-PG_FUNCTION_INFO_V1(_op_actor);
-
-static void
-not_found(const char *op_id)
-{
-	ereport(
-		ERROR,
-		(errcode(OPL_ERR_NOT_FOUND), errmsg("operation \"%s\" does not exist", op_id),
-		 errhint("It was never submitted, or its transaction has not been committed.")));
-}
-
-static char *
-op_id_arg(FunctionCallInfo fcinfo)
-{
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(OPL_ERR_OP_ID), errmsg("op id is NULL"),
-						errhint("Pass the id that was given to op_submit().")));
-	return text_to_cstring(PG_GETARG_TEXT_PP(0));
-}
 
 Datum
 op_status(PG_FUNCTION_ARGS)
 {
-	char            *op_id = op_id_arg(fcinfo);
+	char            *op_id = op_id_argument(fcinfo);
 	LedgerOperation *operation;
 	TimestampTz      due_at = OPL_NEVER;
 
 	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
 	operation = ledger_read(op_id, true);
 	if (!operation)
-		not_found(op_id);
+		no_such_operation(op_id);
 	if (!opl_state_ended(operation->op.state))
 		due_at = ledger_due_at(op_id, true);
 	ledger_end();
 	PG_RETURN_DATUM(receipt_datum(fcinfo, operation, false, due_at, NULL));
-}
-
-/* ------------------------------------------------------------------- people */
-
-/* SET ROLE counts, the rights of a SECURITY DEFINER function do not. */
-static const char *
-actor(void)
-{
-	return GetUserNameFromId(GetOuterUserId(), false);
-}
-
-static void
-store(LedgerOperation *operation, const OplDecision *decision, const char *event,
-	  const char *note)
-{
-	LedgerChange change = {.op_id = operation->op_id,
-						   .row = operation->row,
-						   .provider = operation->provider,
-						   .decision = *decision,
-						   .reason =
-							   decision->reason ? decision->reason : operation->reason};
-
-	ledger_save_one(&change, GetCurrentTimestamp());
-	if (decision->step == OPL_STEP_NONE)
-		ledger_off_agenda(operation->op_id);
-	ledger_event(operation->op_id, actor(), event, note);
-	wake_waiters_at_commit();
-	operation->op = decision->after;
-	operation->reason = (char *) change.reason;
-}
-
-Datum
-op_cancel(PG_FUNCTION_ARGS)
-{
-	char       *op_id = op_id_arg(fcinfo);
-	char       *note = PG_ARGISNULL(1) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(1));
-	const char *message = NULL;
-	LedgerOperation *operation;
-	OplDecision      decision;
-	TimestampTz      due_at = OPL_NEVER;
-
-	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
-	operation = ledger_lock(op_id);
-	if (!operation)
-		not_found(op_id);
-	switch (opl_cancel(&operation->op, &decision))
-	{
-		case OPL_VERB_OK:
-			store(operation, &decision, "cancel", note);
-			break;
-		case OPL_VERB_TOO_LATE:
-			message = "too late: it may have been sent, the outcome is pending";
-			due_at = ledger_due_at(op_id, false);
-			break;
-		default: /* it has ended, and the receipt says how */
-			break;
-	}
-	ledger_end();
-	PG_RETURN_DATUM(receipt_datum(fcinfo, operation, false, due_at, message));
 }
 
 /* ------------------------------------------------------------------- states */
@@ -372,10 +293,4 @@ _op_wake(PG_FUNCTION_ARGS)
 {
 	wake_worker_at_commit();
 	PG_RETURN_VOID();
-}
-
-Datum
-_op_actor(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_TEXT_P(cstring_to_text(actor()));
 }

@@ -118,7 +118,8 @@ answer_nudge(Batch *batch, const LedgerOperation *operation, const LedgerDue *du
 	TimestampTz due_at = batch->now;
 	OplDecision sooner = {.after = operation->op, .step = OPL_STEP_LOOKUP, .moved = true};
 
-	if (operation->op.state != OPL_UNKNOWN && operation->op.state != OPL_REVIEW)
+	if (operation->op.state != OPL_UNKNOWN && operation->op.state != OPL_REVIEW &&
+		operation->op.state != OPL_ACCEPTED)
 		return;
 	if (operation->op.contradiction || !action->spec->promises.recipe)
 		return;

@@ -380,6 +380,79 @@ profile_lookup(const Spec *spec, const char *op_id, int generation, Jsonb *args,
 	add_headers(spec, &scope, NULL, BODY_NONE, frozen);
 }
 
+/* ---------------------------------------------------------------- people */
+
+/* LENGTH:BYTES, so that no two requests are written alike. */
+static void
+digest_part(StringInfo out, const char *bytes, size_t len)
+{
+	if (bytes == NULL)
+	{
+		appendStringInfoString(out, "-,");
+		return;
+	}
+	appendStringInfo(out, "%zu:", len);
+	appendBinaryStringInfo(out, bytes, (int) len);
+}
+
+static void
+digest_text(StringInfo out, const char *text)
+{
+	digest_part(out, text, text ? strlen(text) : 0);
+}
+
+char *
+profile_digest(const Frozen *frozen)
+{
+	StringInfoData all;
+	uint8          digest[CANON_DIGEST_LEN];
+
+	initStringInfo(&all);
+	digest_text(&all, frozen->method);
+	digest_text(&all, frozen->url);
+	digest_text(&all, frozen->key);
+	digest_part(&all, frozen->body, frozen->body_len);
+	for (int i = 0; i < frozen->nheaders; i++)
+		digest_text(&all, frozen->headers[i]);
+	canon_sha256(all.data, all.len, digest);
+	return canon_hex(digest, CANON_DIGEST_LEN);
+}
+
+/* Has the placeholder something to stand for? */
+static bool
+has_value(const char *name, const Scope *scope)
+{
+	JsonbValue value;
+
+	if (strcmp(name, "external_id") == 0)
+		return scope->external_id != NULL;
+	if (strcmp(name, "op_id") == 0 || strcmp(name, "marker") == 0)
+		return true;
+	return scope->args != NULL && json_member(&scope->args->root, name, &value) &&
+		   value.type != jbvNull;
+}
+
+char *
+profile_console(const Spec *spec, const char *op_id, int generation, Jsonb *args,
+				const char *external_id)
+{
+	Scope scope = make_scope(spec, op_id, generation, args);
+	JsonbValue template = {.type = jbvString};
+	ListCell *cell;
+
+	if (spec->console == NULL)
+		return NULL;
+	scope.external_id = external_id;
+	template.val.string.val = spec->console;
+	template.val.string.len = strlen(spec->console);
+	foreach (cell, template_names(&template))
+	{
+		if (!has_value(lfirst(cell), &scope))
+			return NULL;
+	}
+	return template_text(spec->console, &scope, ESCAPE_PATH);
+}
+
 /* --------------------------------------------------------------- secrets */
 
 static char *

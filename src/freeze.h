@@ -30,6 +30,14 @@ extern void profile_freeze(const Spec *spec, const char *op_id, int generation,
 extern void profile_lookup(const Spec *spec, const char *op_id, int generation,
 						   Jsonb *args, const char *external_id, Frozen *frozen);
 
+/* sha256, in hex, of all that is sent but the secret. */
+extern char *profile_digest(const Frozen *frozen);
+
+/* The provider's page about an operation, for a person; NULL: the spec names
+ * none, or what it names is not known yet. */
+extern char *profile_console(const Spec *spec, const char *op_id, int generation,
+							 Jsonb *args, const char *external_id);
+
 /* The header that carries the secret, built when sending; NULL: none. Raises
  * OL008 without the value when the secret cannot be read or is no header text. */
 extern char *profile_auth_header(const Spec *spec, const char *secret_dir);

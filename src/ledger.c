@@ -326,6 +326,23 @@ read_operation(uint64 row, LedgerOperation *out)
 	out->row = *(ItemPointer) DatumGetPointer(field(row, 21, &null));
 }
 
+static void
+read_request(uint64 row, LedgerRequest *out)
+{
+	bytea *body;
+
+	out->op_id = field_text(row, 1);
+	out->generation = field_int(row, 2);
+	out->args = field_varlena(row, 3);
+	out->method = field_text(row, 4);
+	out->url = field_text(row, 5);
+	out->headers = field_texts(row, 6, &out->nheaders);
+	body = field_varlena(row, 7);
+	out->body = body ? VARDATA(body) : NULL;
+	out->body_len = body ? VARSIZE(body) - VARHDRSZ : 0;
+	out->not_after = field_time(row, 8);
+}
+
 static LedgerOperation *
 read_operations(int *count)
 {
@@ -539,6 +556,73 @@ ledger_event(const char *op_id, const char *actor, const char *event, const char
 	run(STMT_EVENT, values, nulls);
 }
 
+LedgerRequest *
+ledger_request(const char *op_id, int generation)
+{
+	Datum          values[] = {CStringGetTextDatum(op_id), Int32GetDatum(generation)};
+	LedgerRequest *request = NULL;
+
+	if (run(STMT_REQUEST, values, NULL) > 0)
+	{
+		request = in_caller(sizeof(LedgerRequest));
+		read_request(0, request);
+		request->key = field_text(0, 9);
+		request->not_before = field_time(0, 10);
+		request->traceparent = field_text(0, 11);
+	}
+	done();
+	return request;
+}
+
+static void
+insert_generation(const LedgerOperation *before, int generation, const LedgerRequest *r)
+{
+	Datum values[] = {
+		CStringGetTextDatum(before->op_id),  Int32GetDatum(before->op.generation),
+		Int32GetDatum(generation),           (Datum) 0,
+		CStringGetTextDatum(r->method),      CStringGetTextDatum(r->url),
+		text_array(r->headers, r->nheaders), (Datum) 0};
+	char nulls[] = "   n   n";
+
+	if (r->key)
+	{
+		values[3] = CStringGetTextDatum(r->key);
+		nulls[3] = ' ';
+	}
+	if (r->body)
+	{
+		values[7] = bytes_datum(r->body, r->body_len);
+		nulls[7] = ' ';
+	}
+	if (run(STMT_NEXT_REQUEST, values, nulls) != 1)
+		elog(ERROR, "operation \"%s\" has no request to follow", before->op_id);
+}
+
+/* Beside ledger_save_one(): what it does not write. */
+void
+ledger_next_generation(const LedgerOperation *before, const OplDecision *decision,
+					   const LedgerRequest *request)
+{
+	int   generation = decision->after.generation;
+	Datum values[] = {CStringGetTextDatum(before->op_id), Int32GetDatum(generation),
+					  BoolGetDatum(decision->after.adopted)};
+
+	run(STMT_NEXT_GENERATION, values, NULL);
+	insert_generation(before, generation, request);
+}
+
+char *
+ledger_held_digest(const char *op_id)
+{
+	Datum values[] = {CStringGetTextDatum(op_id)};
+	char *digest = NULL;
+
+	if (run(STMT_HELD_DIGEST, values, NULL) > 0)
+		digest = field_text(0, 1);
+	done();
+	return digest;
+}
+
 /* -------------------------------------------------------------- the worker */
 
 int64
@@ -644,23 +728,6 @@ ledger_have_due(char **op_ids, int n, int *count)
 
 	run(STMT_HAVE_DUE, values, NULL);
 	return read_texts(count);
-}
-
-static void
-read_request(uint64 row, LedgerRequest *out)
-{
-	bytea *body;
-
-	out->op_id = field_text(row, 1);
-	out->generation = field_int(row, 2);
-	out->args = field_varlena(row, 3);
-	out->method = field_text(row, 4);
-	out->url = field_text(row, 5);
-	out->headers = field_texts(row, 6, &out->nheaders);
-	body = field_varlena(row, 7);
-	out->body = body ? VARDATA(body) : NULL;
-	out->body_len = body ? VARSIZE(body) - VARHDRSZ : 0;
-	out->not_after = field_time(row, 8);
 }
 
 LedgerRequest *

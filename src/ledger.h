@@ -48,6 +48,11 @@ typedef struct LedgerRequest
 	char       *body; /* NULL: none */
 	size_t      body_len;
 	TimestampTz not_after; /* OPL_NEVER: none */
+
+	/* only ledger_request() reads these */
+	char       *key;
+	TimestampTz not_before; /* OPL_NEVER: none */
+	char       *traceparent;
 } LedgerRequest;
 
 /* A row of op_due that we hold. */
@@ -126,6 +131,7 @@ typedef struct LedgerBirth
 	const char  *body;
 	size_t       body_len;
 	OplDecision  born;
+	const char  *digest; /* of the request, when it is held; NULL otherwise */
 } LedgerBirth;
 
 extern void ledger_begin(Oid schema);
@@ -152,6 +158,11 @@ extern TimestampTz      ledger_due_at(const char *op_id,
 									  bool        snapshot_of_caller); /* OPL_NEVER: none */
 extern void             ledger_nudge(const char *op_id);
 extern void             ledger_off_agenda(const char *op_id);
+extern LedgerRequest   *ledger_request(const char *op_id, int generation);
+extern void             ledger_next_generation(const LedgerOperation *before,
+											   const OplDecision     *after,
+											   const LedgerRequest   *request);
+extern char            *ledger_held_digest(const char *op_id); /* NULL: none on record */
 extern void ledger_event(const char *op_id, const char *actor, const char *event,
 						 const char *note);
 

@@ -135,6 +135,12 @@ check_all_placeholders(const Spec *spec, const char *what)
 	check_placeholders(spec, what, "request.query", spec->query, false);
 	check_placeholders(spec, what, body, spec->body, false);
 	check_placeholders(spec, what, "headers", spec->headers, false);
+	if (spec->console != NULL)
+	{
+		JsonbValue console = text_value(spec->console);
+
+		check_placeholders(spec, what, "console", &console, true);
+	}
 	if (spec->lookup_path == NULL)
 		return;
 	path = text_value(spec->lookup_path);

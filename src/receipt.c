@@ -9,6 +9,7 @@
 #include "receipt.h"
 
 #include "access/htup_details.h"
+#include "errors.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -79,4 +80,23 @@ receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation, bool is
 		values[8] = CStringGetTextDatum(operation->reason);
 	values[9] = CStringGetTextDatum(message ? message : messages[state]);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
+}
+
+char *
+op_id_argument(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(OPL_ERR_OP_ID), errmsg("op id is NULL"),
+						errhint("Pass the id that was given to op_submit().")));
+	return text_to_cstring(PG_GETARG_TEXT_PP(0));
+}
+
+void
+no_such_operation(const char *op_id)
+{
+	ereport(
+		ERROR,
+		(errcode(OPL_ERR_NOT_FOUND), errmsg("operation \"%s\" does not exist", op_id),
+		 errhint("It was never submitted, or its transaction has not been committed.")));
+	pg_unreachable();
 }

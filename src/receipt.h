@@ -15,4 +15,10 @@
 extern Datum receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation,
 						   bool is_new, TimestampTz due_at, const char *message);
 
+/* The op id that is a function's first argument. Raises OL006 when it is NULL. */
+extern char *op_id_argument(FunctionCallInfo fcinfo);
+
+/* Raises OL001. */
+extern void pg_attribute_noreturn() no_such_operation(const char *op_id);
+
 #endif

@@ -124,6 +124,19 @@ read_secret(const Place *place, const JsonbValue *value)
 	*(char **) field_target(place) = reference;
 }
 
+/* A link for people; what else a browser would do with it is not wanted. */
+static void
+read_console(const Place *place, const JsonbValue *value)
+{
+	char *url = field_text(place, value);
+
+	if (strncmp(url, "https://", 8) != 0 && strncmp(url, "http://", 7) != 0)
+		field_fault(
+			place, "must begin with \"https://\"", NULL,
+			"It is like \"https://dashboard.example.com/refunds/{external_id}\".");
+	*(char **) field_target(place) = url;
+}
+
 /* "header:Idempotent-Replayed" */
 static void
 read_replayed(const Place *place, const JsonbValue *value)
@@ -338,9 +351,9 @@ static const Field spec_fields[] = {
 	{"undo.action",         read_text,       REQUIRED,  NOWHERE,                  0, 0, NULL},
 	{"undo.args",           read_object,     0,         NOWHERE,                  0, 0, NULL},
 	{"redact",              read_paths,      0,         NOWHERE,                  0, 0, NULL},
-	{"approval",            read_boolean,    0,         NOWHERE,                  0, 0, NULL},
+	{"approval",            read_boolean,    0,         SPEC(approval),           0, 0, NULL},
 	{"executor",            read_choice,     0,         NOWHERE,                  0, 0, executors},
-	{"console",             read_text,       0,         NOWHERE,                  0, 0, NULL},
+	{"console",             read_console,    0,         SPEC(console),            0, 0, NULL},
 	{"messages",            read_object,     0,         NOWHERE,                  0, 0, NULL},
 	{NULL, NULL, 0, 0, 0, 0, NULL}};
 /* clang-format on */

@@ -128,6 +128,10 @@ typedef struct Spec
 	JsonPath *lookup_more;
 	Grade     grade;
 
+	/* people */
+	bool  approval; /* born held */
+	char *console;  /* where a person looks at the object; NULL: nowhere */
+
 	int64       connect_timeout; /* microseconds */
 	OplPromises promises;
 } Spec;

@@ -210,4 +210,30 @@ const Statement statements[STMT_COUNT] = {
 						  "a.op_id = $1 AND a.kind = 'lookup'",
 						  1,
 						  {TEXTOID}},
+	[STMT_REQUEST] = {"SELECT r.op_id, r.generation, r.args, r.method, r.url, r.headers,"
+					  "       r.body, r.not_after, r.key, r.not_before, r.traceparent"
+					  "  FROM @.op_request AS r WHERE r.op_id = $1 AND r.generation = $2",
+					  2,
+					  {TEXTOID, INT4OID}},
+	/* What SAVE leaves alone, and a new generation does not inherit. */
+	[STMT_NEXT_GENERATION] =
+		{"UPDATE @.op_operation SET generation = $2, adopted = $3, external_id = NULL"
+		 " WHERE op_id = $1",
+		 3,
+		 {TEXTOID, INT4OID, BOOLOID}},
+	[STMT_NEXT_REQUEST] =
+		{"INSERT INTO @.op_request (op_id, generation, args, key, method, url, headers, "
+		 "body,"
+		 "                          step, tool_call_id, dedupe_key, traceparent,"
+		 "                          not_before, not_after, cost)"
+		 " SELECT r.op_id, $3, r.args, $4, $5, $6, $7, $8, r.step, r.tool_call_id,"
+		 "        r.dedupe_key, r.traceparent, r.not_before, r.not_after, r.cost"
+		 "   FROM @.op_request AS r WHERE r.op_id = $1 AND r.generation = $2",
+		 8,
+		 {TEXTOID, INT4OID, INT4OID, TEXTOID, TEXTOID, TEXTOID, TEXTARRAYOID, BYTEAOID}},
+	[STMT_HELD_DIGEST] =
+		{"SELECT e.note FROM @.op_event AS e WHERE e.op_id = $1 AND e.event = 'hold'"
+		 " ORDER BY e.id DESC LIMIT 1",
+		 1,
+		 {TEXTOID}},
 };

@@ -160,7 +160,10 @@ prepare(LedgerBirth *birth, const Action *action)
 	birth->headers = frozen.headers;
 	birth->body = frozen.body;
 	birth->body_len = frozen.body_len;
-	birth->born = opl_born(false, action->spec->lookup_first, not_after, due_at);
+	birth->born =
+		opl_born(action->spec->approval, action->spec->lookup_first, not_after, due_at);
+	if (birth->born.after.state == OPL_HELD)
+		birth->digest = profile_digest(&frozen);
 }
 
 /* Once per session: what is recorded now is not sent now. */
@@ -230,6 +233,16 @@ nudge(const LedgerOperation *operation)
 	wake_nudge_at_commit();
 }
 
+/* An approval is for what is recorded here, and for nothing else. */
+static void
+hold_or_go(const LedgerBirth *birth)
+{
+	if (birth->digest)
+		ledger_event(birth->op_id, birth->submitted_by, "hold", birth->digest);
+	else
+		wake_worker_at_commit();
+}
+
 Datum
 op_submit(PG_FUNCTION_ARGS)
 {
@@ -244,7 +257,7 @@ op_submit(PG_FUNCTION_ARGS)
 	is_new = ledger_insert(&birth);
 	if (is_new)
 	{
-		wake_worker_at_commit();
+		hold_or_go(&birth);
 		due_at = birth.born.due_at;
 	}
 	else

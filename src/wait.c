@@ -113,10 +113,7 @@ op_wait(PG_FUNCTION_ARGS)
 		operation = look(schema, op_id, &due_at);
 		MemoryContextSwitchTo(outer);
 		if (!operation)
-			ereport(ERROR, (errcode(OPL_ERR_NOT_FOUND),
-							errmsg("operation \"%s\" does not exist", op_id),
-							errhint("It was never submitted, or its transaction has not "
-									"been committed.")));
+			no_such_operation(op_id);
 		check_can_see(operation);
 		if (!worth_waiting(operation->op.state) || left_ms(until) == 0)
 			break;

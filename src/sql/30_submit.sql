@@ -41,9 +41,3 @@ CREATE PROCEDURE op_execute(op_id text, action text, args jsonb DEFAULT '{}', ti
 	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON PROCEDURE op_execute(text, text, jsonb, interval, op_receipt) IS
 	'Submits, commits, and waits between transactions until the operation has ended, at most timeout. Error 25001 inside a transaction block, function or multi-statement string, before anything is done.';
-
-CREATE FUNCTION op_cancel(op_id text, note text DEFAULT NULL) RETURNS op_receipt
-	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
-	AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION op_cancel(text, text) IS
-	'Withdraws an operation that was never sent (cancelled), or was proven not executed (failed, reason withdrawn). Errors: OL001 no such operation; OL007 too late: it may have been sent, the outcome is pending.';

@@ -1,166 +1,47 @@
--- Configuration: providers, actions, and pausing them.
-
--- An action's spec, merged: the profile, over it its action, over it the
--- provider, over it the action's own.
-CREATE FUNCTION _op_spec(action text) RETURNS jsonb
-	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
-DECLARE
-	v_spec jsonb;
-BEGIN
-	SELECT _op_merge(_op_merge(_op_merge(_op_merge(
-	           coalesce(f.spec -> 'provider', '{}'),
-	           coalesce(f.spec -> 'actions' -> a.template, '{}')),
-	           jsonb_strip_nulls(jsonb_build_object('base_url', p.base_url, 'secret', p.secret))),
-	           p.spec), a.spec)
-	  INTO v_spec
-	  FROM op_action AS a
-	  JOIN op_provider AS p ON p.name = a.provider
-	  LEFT JOIN op_profile AS f ON f.name = p.profile
-	 WHERE a.name = _op_spec.action;
-	RETURN v_spec;
-END
-$$;
-COMMENT ON FUNCTION _op_spec(text) IS 'The merged spec of an action; NULL: no such action.';
-
-CREATE FUNCTION op_provider_add(name text, profile text DEFAULT 'http', base_url text DEFAULT NULL,
-                                secret text DEFAULT NULL, spec jsonb DEFAULT '{}')
-	RETURNS void
-	LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-	v_profile jsonb;
-	v_action  text;
-BEGIN
-	IF name IS NULL OR name !~ '^[a-z][a-z0-9_-]{0,62}$' THEN
-		RAISE EXCEPTION USING ERRCODE = 'OL003',
-			MESSAGE = format('provider name %s is not usable', coalesce(quote_literal(name), 'NULL')),
-			HINT = 'Use 1 to 63 lower-case letters, digits, "_" and "-", with a letter first.';
-	END IF;
-	SELECT f.spec INTO v_profile FROM op_profile AS f WHERE f.name = op_provider_add.profile;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION USING ERRCODE = 'OL005',
-			MESSAGE = format('profile %s does not exist', coalesce(quote_literal(profile), 'NULL')),
-			HINT = format('There are: %s.', (SELECT string_agg(f.name, ', ' ORDER BY f.name) FROM op_profile AS f));
-	END IF;
-	PERFORM _op_check_part(format('spec of provider "%s"', op_provider_add.name), coalesce(op_provider_add.spec, '{}'), true);
-	IF EXISTS (SELECT FROM op_provider AS p WHERE p.name = op_provider_add.name) THEN
-		RAISE EXCEPTION USING ERRCODE = 'duplicate_object',
-			MESSAGE = format('provider "%s" exists', op_provider_add.name),
-			HINT = 'Change its row in op_provider with UPDATE; changes are checked.';
-	END IF;
-	INSERT INTO op_provider (name, profile, base_url, secret, spec)
-	VALUES (op_provider_add.name, op_provider_add.profile, op_provider_add.base_url,
-	        op_provider_add.secret, coalesce(op_provider_add.spec, '{}'));
-	FOR v_action IN SELECT jsonb_object_keys(coalesce(v_profile -> 'actions', '{}')) LOOP
-		INSERT INTO op_action (name, provider, template)
-		VALUES (op_provider_add.name || '.' || v_action, op_provider_add.name, v_action);
-		PERFORM _op_check_spec(op_provider_add.name || '.' || v_action,
-		                       _op_spec(op_provider_add.name || '.' || v_action));
-	END LOOP;
-END
-$$;
-COMMENT ON FUNCTION op_provider_add(text, text, text, text, jsonb) IS
-	'Adds a provider and the actions of its profile (stripe -> stripe.refund, …). base_url: scheme, host and port of every request. secret: file:NAME inside op_ledger.secret_dir, or env:NAME. spec: what differs from the profile. Errors: OL003 wrong spec, OL005 no such profile.';
-
-CREATE FUNCTION op_action_add(name text, provider text, spec jsonb) RETURNS void
-	LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
-#variable_conflict use_column
-BEGIN
-	IF name IS NULL OR name !~ '^[A-Za-z][A-Za-z0-9_.-]{0,99}$' THEN
-		RAISE EXCEPTION USING ERRCODE = 'OL003',
-			MESSAGE = format('action name %s is not usable', coalesce(quote_literal(name), 'NULL')),
-			HINT = 'Use 1 to 100 letters, digits, "_", "." and "-", with a letter first, such as "shop.order".';
-	END IF;
-	IF spec IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'OL003',
-			MESSAGE = format('the spec of action "%s" is NULL', op_action_add.name),
-			HINT = 'Pass an object with at least "request"; section "Providers" of the README shows one.';
-	END IF;
-	IF NOT EXISTS (SELECT FROM op_provider AS p WHERE p.name = op_action_add.provider) THEN
-		RAISE EXCEPTION USING ERRCODE = 'OL005',
-			MESSAGE = format('provider %s does not exist', coalesce(quote_literal(provider), 'NULL')),
-			HINT = 'Add it with op_provider_add() first.';
-	END IF;
-	IF EXISTS (SELECT FROM op_action AS a WHERE a.name = op_action_add.name) THEN
-		RAISE EXCEPTION USING ERRCODE = 'duplicate_object',
-			MESSAGE = format('action "%s" exists', op_action_add.name),
-			HINT = 'Change its row in op_action with UPDATE; changes are checked.';
-	END IF;
-	PERFORM _op_check_part(format('spec of action "%s"', op_action_add.name), op_action_add.spec, false);
-	INSERT INTO op_action (name, provider, spec)
-	VALUES (op_action_add.name, op_action_add.provider, op_action_add.spec);
-	PERFORM _op_check_spec(op_action_add.name, _op_spec(op_action_add.name));
-END
-$$;
-COMMENT ON FUNCTION op_action_add(text, text, jsonb) IS
-	'Adds a kind of operation at a provider. spec: see the README, section Providers. Errors: OL003 wrong spec, with the path of the field; OL005 no such provider.';
-
--- Configuration that is changed by hand is checked as well; inserts are not, so
--- that a dump loads its tables in any order.
-CREATE FUNCTION _op_check_changed() RETURNS trigger
-	LANGUAGE plpgsql SET search_path = pg_catalog, @extschema@, pg_temp AS $$
-DECLARE
-	v_action text;
-BEGIN
-	FOR v_action IN
-		SELECT a.name FROM op_action AS a
-		 WHERE CASE TG_TABLE_NAME WHEN 'op_action' THEN a.name = NEW.name ELSE a.provider = NEW.name END
-	LOOP
-		PERFORM _op_check_spec(v_action, _op_spec(v_action));
-	END LOOP;
-	RETURN NULL;
-END
-$$;
-COMMENT ON FUNCTION _op_check_changed() IS 'Checks the specs that a change of configuration touches.';
-
-CREATE TRIGGER op_action_check AFTER UPDATE OF spec, template, provider ON op_action
-	FOR EACH ROW EXECUTE FUNCTION _op_check_changed();
-CREATE TRIGGER op_provider_check AFTER UPDATE OF spec, profile, base_url, secret ON op_provider
-	FOR EACH ROW EXECUTE FUNCTION _op_check_changed();
-
-CREATE FUNCTION _op_provider_set_paused(name text, paused boolean, note text) RETURNS void
-	LANGUAGE plpgsql SET search_path = pg_catalog, @extschema@, pg_temp AS $$
-#variable_conflict use_column
-BEGIN
-	UPDATE op_provider AS p
-	   SET paused = _op_provider_set_paused.paused,
-	       paused_at = CASE WHEN _op_provider_set_paused.paused THEN clock_timestamp() END,
-	       paused_note = CASE WHEN _op_provider_set_paused.paused THEN _op_provider_set_paused.note END
-	 WHERE p.name = _op_provider_set_paused.name;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION USING ERRCODE = 'OL005',
-			MESSAGE = format('provider %s does not exist', coalesce(quote_literal(name), 'NULL')),
-			HINT = 'op_provider lists them.';
-	END IF;
-	INSERT INTO op_event (actor, event, note)
-	VALUES (_op_actor(), format('%s provider %s',
-	                             CASE WHEN _op_provider_set_paused.paused THEN 'pause' ELSE 'resume' END,
-	                             _op_provider_set_paused.name), _op_provider_set_paused.note);
-	PERFORM _op_wake();
-END
-$$;
-COMMENT ON FUNCTION _op_provider_set_paused(text, boolean, text) IS 'Pauses or resumes, and records who did.';
-
-CREATE FUNCTION op_provider_pause(name text, note text DEFAULT NULL) RETURNS void
-	LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
-BEGIN
-	PERFORM _op_provider_set_paused(op_provider_pause.name, true, op_provider_pause.note);
-END
-$$;
-COMMENT ON FUNCTION op_provider_pause(text, text) IS
-	'Sends nothing to this provider until op_provider_resume(); what was submitted waits, lookups go on slowly. Error OL005: no such provider.';
-
-CREATE FUNCTION op_provider_resume(name text) RETURNS void
-	LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
-BEGIN
-	PERFORM _op_provider_set_paused(op_provider_resume.name, false, NULL);
-END
-$$;
-COMMENT ON FUNCTION op_provider_resume(text) IS
-	'Sends to this provider again, after op_provider_pause() or after a request was blocked (401, 403, no secret). Error OL005: no such provider.';
-
+-- What people do to operations. Each verb locks the operation first, checks the
+-- state it expects, and leaves actor and note in op_event.
 CREATE FUNCTION _op_actor() RETURNS text LANGUAGE c STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION _op_actor() IS 'Who called, also inside a function that runs with its owner''s rights.';
 
-CREATE FUNCTION _op_wake() RETURNS void LANGUAGE c VOLATILE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION _op_wake() IS 'Wakes this database''s worker when the transaction commits.';
+CREATE FUNCTION op_cancel(op_id text, note text DEFAULT NULL) RETURNS op_receipt
+	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_cancel(text, text) IS
+	'Withdraws an operation that was never sent (cancelled), or was proven not executed (failed, reason withdrawn). Otherwise it changes nothing, and the receipt says that it is too late, or how the operation ended. Error OL001: no such operation.';
+
+CREATE FUNCTION op_resolve(op_id text, outcome text, external_id text DEFAULT NULL, note text DEFAULT NULL)
+	RETURNS op_receipt
+	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_resolve(text, text, text, text) IS
+	'A person says what became of an operation that is unknown, accepted or in review. outcome: confirmed (with the provider''s external_id), failed (not before nothing sent can still arise), or unknown (let the machine go on). note: how it was found out; required. Errors: OL001 no such operation; OL004 wrong outcome, external_id or note; OL007 not in this state, or too early, with the moment from which on it can be said.';
+
+CREATE FUNCTION op_recheck(op_id text) RETURNS op_receipt
+	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_recheck(text) IS
+	'Has the provider asked soon about an operation that is unknown, accepted or in review: not sooner than retry.initial after the last time. Errors: OL001 no such operation; OL007 not in this state, or its action has no lookup.';
+
+CREATE FUNCTION op_reissue(op_id text, note text) RETURNS op_receipt
+	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_reissue(text, text) IS
+	'Tries an operation anew that failed, under a new key and marker: the next generation. Only a person can. note: why; required. Errors: OL001 no such operation; OL004 no note, or its arguments do not fit the action any more; OL007 it has not failed, something sent can still arise, or its request was purged.';
+
+CREATE FUNCTION op_approve(op_id text, note text DEFAULT NULL, digest text DEFAULT NULL) RETURNS op_receipt
+	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_approve(text, text, text) IS
+	'Lets an operation go that is held for an approval. digest: that of the request which was looked at, as op_digest() and op_review show it; the approval is for these bytes alone. Errors: OL001 no such operation; OL007 not held, or the request is not the one that was looked at or recorded.';
+
+CREATE FUNCTION op_reject(op_id text, note text DEFAULT NULL) RETURNS op_receipt
+	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_reject(text, text) IS
+	'Ends an operation that is held for an approval: cancelled, nothing is ever sent. Errors: OL001 no such operation; OL007 not held.';
+
+CREATE FUNCTION op_digest(op_id text) RETURNS text
+	LANGUAGE c STABLE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_digest(text) IS
+	'The digest of what is sent for an operation, in its present generation: sha256, in hex, of method, url, key, body and each header line, written one after the other as LENGTH:BYTES, with "-," for what there is none of. NULL: it was purged. Error OL001: no such operation.';

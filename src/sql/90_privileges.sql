@@ -20,7 +20,8 @@ CREATE FUNCTION op_grant(role text, level text) RETURNS void
 DECLARE
 	v_submit  text[] := ARRAY['op_submit', 'op_status', 'op_wait', 'op_execute', 'op_key', 'op_run_key',
 	                          'op_canonical_json', 'op_transitions'];
-	v_operate text[] := ARRAY['op_cancel', 'op_timeline', 'op_health', 'op_provider_pause', 'op_provider_resume'];
+	v_operate text[] := ARRAY['op_cancel', 'op_resolve', 'op_recheck', 'op_reissue', 'op_approve', 'op_reject',
+	                          'op_digest', 'op_timeline', 'op_health', 'op_provider_pause', 'op_provider_resume'];
 	v_admin   text[] := ARRAY['op_provider_add', 'op_action_add'];
 	v_tables  text[] := ARRAY['op_operation', 'op_request', 'op_due', 'op_nudge', 'op_attempt', 'op_event',
 	                          'op_provider', 'op_action', 'op_profile', 'op_control'];
@@ -62,5 +63,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION op_grant(text, text) IS
-	'Gives a role what it needs. submit: submit, ask and wait. operate: also cancel, pause, resume, op_health, read all tables. admin: also providers and actions.';
+	'Gives a role what it needs. submit: submit, ask and wait. operate: also what people do (cancel, resolve, recheck, reissue, approve, reject), pause, resume, op_health, read all tables. admin: also providers and actions.';
 REVOKE ALL ON FUNCTION op_grant(text, text) FROM PUBLIC;

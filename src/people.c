@@ -1,0 +1,531 @@
+/*
+ * people.c - what people do: cancel, approve, reject, resolve, recheck, reissue.
+ *
+ * Each verb locks the operation first and asks decide.c, so that of two sessions,
+ * or a session and the worker, one acts and the other sees what was done. It
+ * names actor and note in op_event, and never updates op_due: SKIP LOCKED would
+ * wait for it all the same.
+ */
+#include "postgres.h"
+
+#include "actions.h"
+#include "errors.h"
+#include "fmgr.h"
+#include "freeze.h"
+#include "ledger.h"
+#include "miscadmin.h"
+#include "receipt.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+#include "wake.h"
+
+PG_FUNCTION_INFO_V1(_op_actor);
+PG_FUNCTION_INFO_V1(op_cancel);
+PG_FUNCTION_INFO_V1(op_resolve);
+PG_FUNCTION_INFO_V1(op_recheck);
+PG_FUNCTION_INFO_V1(op_reissue);
+PG_FUNCTION_INFO_V1(op_approve);
+PG_FUNCTION_INFO_V1(op_reject);
+PG_FUNCTION_INFO_V1(op_digest);
+
+/* What a verb is about. */
+typedef struct Matter
+{
+	LedgerOperation *operation;
+	LedgerRequest   *request; /* of its generation; NULL: purged */
+	Action          *action;
+	TimestampTz      now;
+} Matter;
+
+/* How an error speaks of a verb. */
+typedef struct VerbWords
+{
+	const char *done;
+	const char *from; /* the states it starts from */
+} VerbWords;
+
+static const VerbWords to_resolve = {"resolved", "unknown, accepted or in review"};
+static const VerbWords to_fail = {"resolved as failed", "unknown, accepted or in review"};
+static const VerbWords to_recheck = {"rechecked", "unknown, accepted or in review"};
+static const VerbWords to_reissue = {"reissued", "failed"};
+static const VerbWords to_approve = {"approved", "held"};
+static const VerbWords to_reject = {"rejected", "held"};
+
+/* SET ROLE counts, the rights of a SECURITY DEFINER function do not. */
+static const char *
+actor(void)
+{
+	return GetUserNameFromId(GetOuterUserId(), false);
+}
+
+Datum
+_op_actor(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TEXT_P(cstring_to_text(actor()));
+}
+
+static char *
+text_argument(FunctionCallInfo fcinfo, int n)
+{
+	return PG_ARGISNULL(n) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(n));
+}
+
+/* Whoever overrules the machine says why. */
+static char *
+note_argument(FunctionCallInfo fcinfo, int n, const VerbWords *words)
+{
+	char *note = text_argument(fcinfo, n);
+
+	if (note == NULL || *canon_trim(note) == '\0')
+		ereport(ERROR, (errcode(OPL_ERR_ARGUMENT),
+						errmsg("operation \"%s\" cannot be %s without a note",
+							   op_id_argument(fcinfo), words->done),
+						errhint("Say why; the note stays in op_event.")));
+	return note;
+}
+
+/* ---------------------------------------------------------- begin and end */
+
+/* Locks the operation, and reads all that decisions are made from. */
+static Matter
+begin_matter(FunctionCallInfo fcinfo)
+{
+	char  *op_id = op_id_argument(fcinfo);
+	Matter m = {0};
+
+	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
+	m.operation = ledger_lock(op_id);
+	if (m.operation == NULL)
+		no_such_operation(op_id);
+	m.action = action_get(m.operation->action);
+	m.request = ledger_request(op_id, m.operation->op.generation);
+	if (m.request != NULL)
+		m.operation->op.not_after = m.request->not_after;
+	m.now = GetCurrentTimestamp();
+	return m;
+}
+
+/* The next step, if there is one, is the only one: delete and insert. */
+static void
+plan(const LedgerChange *change)
+{
+	ledger_off_agenda(change->op_id);
+	if (change->decision.step == OPL_STEP_NONE)
+		return;
+	ledger_plan(change, 1, 0);
+	wake_worker_at_commit();
+}
+
+static void
+store(LedgerOperation *operation, const OplDecision *decision, const char *external_id,
+	  const char *reason)
+{
+	LedgerChange change = {.op_id = operation->op_id,
+						   .row = operation->row,
+						   .provider = operation->provider,
+						   .decision = *decision,
+						   .external_id = external_id,
+						   .reason = reason};
+
+	ledger_save_one(&change, GetCurrentTimestamp());
+	plan(&change);
+	wake_waiters_at_commit();
+	operation->op = decision->after;
+	operation->reason = (char *) reason;
+	if (external_id != NULL)
+		operation->external_id = (char *) external_id;
+}
+
+static const char *
+reason_of(const OplDecision *decision, const LedgerOperation *operation)
+{
+	return decision->reason ? decision->reason : operation->reason;
+}
+
+/* A request that is not to leave yet does not leave for a person's word. */
+static void
+wait_as_asked(const Matter *m, OplDecision *decision)
+{
+	if (decision->step != OPL_STEP_NONE && m->request != NULL)
+		decision->due_at = Max(decision->due_at, m->request->not_before);
+}
+
+static Datum
+receipt(FunctionCallInfo fcinfo, const Matter *m, const char *message)
+{
+	TimestampTz due_at = ledger_due_at(m->operation->op_id, false);
+
+	ledger_end();
+	PG_RETURN_DATUM(receipt_datum(fcinfo, m->operation, false, due_at, message));
+}
+
+/* --------------------------------------------------------------- refusals */
+
+static void
+pg_attribute_noreturn() refuse_state(const Matter *m, const VerbWords *words)
+{
+	ereport(
+		ERROR,
+		(errcode(OPL_ERR_STATE),
+		 errmsg("operation \"%s\" is %s and cannot be %s", m->operation->op_id,
+				opl_state_name(m->operation->op.state), words->done),
+		 errdetail("Only an operation that is %s can be; nothing was changed.",
+				   words->from),
+		 errhint("Somebody may have been faster: op_timeline() shows who did what.")));
+	pg_unreachable();
+}
+
+static void
+pg_attribute_noreturn() refuse_early(const Matter *m, const VerbWords *words)
+{
+	const OplOperation *op = &m->operation->op;
+	OplMoment           quiet_at = opl_quiet_at(op, &m->action->spec->promises);
+
+	ereport(
+		ERROR,
+		(errcode(OPL_ERR_STATE),
+		 errmsg("operation \"%s\" cannot be %s before %s", m->operation->op_id,
+				words->done, timestamptz_to_str(quiet_at)),
+		 errdetail("Until then the request that was last sent may still take effect."),
+		 errhint("Wait until then; op_recheck() has the provider asked.")));
+	pg_unreachable();
+}
+
+static void
+pg_attribute_noreturn() refuse_purged(const Matter *m, const VerbWords *words)
+{
+	ereport(ERROR,
+			(errcode(OPL_ERR_STATE),
+			 errmsg("operation \"%s\" cannot be %s: its request was purged",
+					m->operation->op_id, words->done),
+			 errdetail("op_purge() removed what would have to be sent."),
+			 errhint("Submit a new operation under another id, if it is still wanted.")));
+	pg_unreachable();
+}
+
+static void
+check(OplVerb verb, const Matter *m, const VerbWords *words)
+{
+	switch (verb)
+	{
+		case OPL_VERB_OK:
+			return;
+		case OPL_VERB_NOT_QUIET:
+			refuse_early(m, words);
+		case OPL_VERB_NO_EXTERNAL_ID:
+			ereport(ERROR,
+					(errcode(OPL_ERR_ARGUMENT),
+					 errmsg("operation \"%s\" cannot be confirmed without an external id",
+							m->operation->op_id),
+					 errhint("Pass the provider's name for the object that was found.")));
+			break;
+		default:
+			refuse_state(m, words);
+	}
+}
+
+/* ----------------------------------------------------------------- cancel */
+
+/* An application's verb as well: too late is an answer, not an error. */
+Datum
+op_cancel(PG_FUNCTION_ARGS)
+{
+	char       *op_id = op_id_argument(fcinfo);
+	Matter      m = {0};
+	OplDecision decision;
+	const char *message = NULL;
+
+	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
+	m.operation = ledger_lock(op_id);
+	if (m.operation == NULL)
+		no_such_operation(op_id);
+	switch (opl_cancel(&m.operation->op, &decision))
+	{
+		case OPL_VERB_OK:
+			store(m.operation, &decision, NULL, reason_of(&decision, m.operation));
+			ledger_event(op_id, actor(), "cancel", text_argument(fcinfo, 1));
+			break;
+		case OPL_VERB_TOO_LATE:
+			message = "too late: it may have been sent, the outcome is pending";
+			break;
+		default: /* it has ended, and the receipt says how */
+			break;
+	}
+	return receipt(fcinfo, &m, message);
+}
+
+/* ---------------------------------------------------------------- resolve */
+
+static OplState
+outcome_argument(FunctionCallInfo fcinfo)
+{
+	char    *name = text_argument(fcinfo, 1);
+	OplState outcome;
+
+	if (name != NULL && opl_state_parse(name, &outcome) &&
+		(outcome == OPL_CONFIRMED || outcome == OPL_FAILED || outcome == OPL_UNKNOWN))
+		return outcome;
+	ereport(ERROR,
+			(errcode(OPL_ERR_ARGUMENT),
+			 errmsg("operation \"%s\" cannot be resolved as %s", op_id_argument(fcinfo),
+					name ? name : "NULL"),
+			 errhint("Say confirmed, failed, or unknown to let the machine go on.")));
+	pg_unreachable();
+}
+
+static char *
+external_id_argument(FunctionCallInfo fcinfo, OplState outcome)
+{
+	char *external_id = text_argument(fcinfo, 2);
+
+	if (external_id != NULL && *external_id == '\0')
+		external_id = NULL;
+	if (external_id != NULL && outcome != OPL_CONFIRMED)
+		ereport(
+			ERROR,
+			(errcode(OPL_ERR_ARGUMENT),
+			 errmsg(
+				 "operation \"%s\" cannot have an external id when it is resolved as %s",
+				 op_id_argument(fcinfo), opl_state_name(outcome)),
+			 errhint("Only what happened has one; write what you saw into the note.")));
+	return external_id;
+}
+
+Datum
+op_resolve(PG_FUNCTION_ARGS)
+{
+	OplState         outcome = outcome_argument(fcinfo);
+	char            *external_id = external_id_argument(fcinfo, outcome);
+	char            *note = note_argument(fcinfo, 3, &to_resolve);
+	Matter           m = begin_matter(fcinfo);
+	const VerbWords *words = outcome == OPL_FAILED ? &to_fail : &to_resolve;
+	OplDecision      decision;
+	bool             named = external_id != NULL || m.operation->external_id != NULL;
+
+	check(opl_resolve(&m.operation->op, &m.action->spec->promises, outcome, named, m.now,
+					  &decision),
+		  &m, words);
+	if (decision.step != OPL_STEP_NONE && m.request == NULL)
+		refuse_purged(&m, words);
+	store(m.operation, &decision, external_id, reason_of(&decision, m.operation));
+	ledger_event(m.operation->op_id, actor(),
+				 psprintf("resolve %s%s%s", opl_state_name(outcome),
+						  external_id ? " " : "", external_id ? external_id : ""),
+				 note);
+	return receipt(fcinfo, &m, NULL);
+}
+
+/* ---------------------------------------------------------------- recheck */
+
+static bool
+may_recheck(OplState state)
+{
+	return state == OPL_UNKNOWN || state == OPL_ACCEPTED || state == OPL_REVIEW;
+}
+
+static void
+check_recheck(const Matter *m)
+{
+	if (!may_recheck(m->operation->op.state))
+		refuse_state(m, &to_recheck);
+	if (m->operation->op.contradiction)
+		ereport(ERROR,
+				(errcode(OPL_ERR_STATE),
+				 errmsg("operation \"%s\" cannot be rechecked: what is known of it "
+						"contradicts itself",
+						m->operation->op_id),
+				 errhint("Look at op_review and at the provider, then op_resolve().")));
+	if (m->request == NULL)
+		refuse_purged(m, &to_recheck);
+	if (!m->action->spec->promises.recipe)
+		ereport(ERROR, (errcode(OPL_ERR_STATE),
+						errmsg("operation \"%s\" cannot be rechecked: action \"%s\" has "
+							   "no lookup",
+							   m->operation->op_id, m->operation->action),
+						errhint("Ask the provider yourself, then op_resolve().")));
+}
+
+/* It has left the agenda, as after an error: only a lookup brings it back. */
+static void
+back_on_agenda(const Matter *m)
+{
+	LedgerChange change = {.op_id = m->operation->op_id,
+						   .provider = m->operation->provider,
+						   .decision = {.after = m->operation->op,
+										.step = OPL_STEP_LOOKUP,
+										.due_at = m->now,
+										.moved = true}};
+
+	ledger_plan(&change, 1, 0);
+	wake_worker_at_commit();
+}
+
+Datum
+op_recheck(PG_FUNCTION_ARGS)
+{
+	Matter m = begin_matter(fcinfo);
+
+	check_recheck(&m);
+	if (ledger_due_at(m.operation->op_id, false) == OPL_NEVER)
+		back_on_agenda(&m);
+	else
+	{
+		ledger_nudge(m.operation->op_id);
+		wake_nudge_at_commit();
+	}
+	ledger_event(m.operation->op_id, actor(), "recheck", NULL);
+	return receipt(fcinfo, &m, "the provider is asked soon");
+}
+
+/* ---------------------------------------------------------------- reissue */
+
+static void
+check_reissue(const Matter *m)
+{
+	if (m->request == NULL)
+		refuse_purged(m, &to_reissue);
+	if (m->request->not_after != OPL_NEVER && m->now >= m->request->not_after)
+		ereport(
+			ERROR,
+			(errcode(OPL_ERR_STATE),
+			 errmsg("operation \"%s\" cannot be reissued: its not_after %s has passed",
+					m->operation->op_id, timestamptz_to_str(m->request->not_after)),
+			 errhint("Submit a new operation under another id, if it is still "
+					 "wanted.")));
+}
+
+/* The same arguments under the next key and marker. */
+static LedgerRequest
+render_again(const Matter *m, int generation)
+{
+	LedgerRequest next = *m->request;
+	Frozen        frozen;
+
+	profile_check_args(m->action->spec, m->action->name, next.args);
+	profile_freeze(m->action->spec, m->operation->op_id, generation, next.args,
+				   next.traceparent, &frozen);
+	next.generation = generation;
+	next.key = frozen.key;
+	next.method = frozen.method;
+	next.url = frozen.url;
+	next.nheaders = frozen.nheaders;
+	next.headers = frozen.headers;
+	next.body = frozen.body;
+	next.body_len = frozen.body_len;
+	return next;
+}
+
+Datum
+op_reissue(PG_FUNCTION_ARGS)
+{
+	char         *note = note_argument(fcinfo, 1, &to_reissue);
+	Matter        m = begin_matter(fcinfo);
+	OplDecision   decision;
+	LedgerRequest next;
+
+	check(opl_reissue(&m.operation->op, &m.action->spec->promises,
+					  m.action->spec->lookup_first, m.now, &decision),
+		  &m, &to_reissue);
+	check_reissue(&m);
+	next = render_again(&m, decision.after.generation);
+	wait_as_asked(&m, &decision);
+	ledger_next_generation(m.operation, &decision, &next);
+	store(m.operation, &decision, NULL, NULL);
+	m.operation->external_id = NULL;
+	ledger_event(m.operation->op_id, actor(),
+				 psprintf("reissue generation %d", next.generation), note);
+	return receipt(fcinfo, &m, NULL);
+}
+
+/* ---------------------------------------------------------------- approval */
+
+static char *
+digest_of(const LedgerRequest *r)
+{
+	Frozen frozen = {.key = r->key,
+					 .method = r->method,
+					 .url = r->url,
+					 .nheaders = r->nheaders,
+					 .headers = r->headers,
+					 .body = r->body,
+					 .body_len = r->body_len};
+
+	return profile_digest(&frozen);
+}
+
+/* The bytes that go out are those that were recorded, and those that the person
+ * looked at. */
+static void
+check_digest(const Matter *m, const char *looked_at)
+{
+	const char *recorded = ledger_held_digest(m->operation->op_id);
+	const char *present;
+
+	if (m->request == NULL)
+		refuse_purged(m, &to_approve);
+	present = digest_of(m->request);
+	if (recorded == NULL || strcmp(recorded, present) != 0)
+		ereport(ERROR,
+				(errcode(OPL_ERR_STATE),
+				 errmsg("operation \"%s\" cannot be approved: its request is not the one "
+						"that was recorded",
+						m->operation->op_id),
+				 errdetail("The digest is %s, recorded was %s.", present,
+						   recorded ? recorded : "none"),
+				 errhint("Somebody changed op_request or op_event; op_reject() it and "
+						 "find out who.")));
+	if (looked_at != NULL && strcmp(looked_at, present) != 0)
+		ereport(ERROR,
+				(errcode(OPL_ERR_STATE),
+				 errmsg("operation \"%s\" cannot be approved: its digest is another",
+						m->operation->op_id),
+				 errdetail("The digest is %s.", present),
+				 errhint("Look at the request in op_review again; approve what you "
+						 "see.")));
+}
+
+Datum
+op_approve(PG_FUNCTION_ARGS)
+{
+	Matter      m = begin_matter(fcinfo);
+	OplDecision decision;
+
+	check(opl_approve(&m.operation->op, m.action->spec->lookup_first, m.now, &decision),
+		  &m, &to_approve);
+	check_digest(&m, text_argument(fcinfo, 2));
+	wait_as_asked(&m, &decision);
+	store(m.operation, &decision, NULL, reason_of(&decision, m.operation));
+	ledger_event(m.operation->op_id, actor(), "approve", text_argument(fcinfo, 1));
+	return receipt(fcinfo, &m, NULL);
+}
+
+Datum
+op_reject(PG_FUNCTION_ARGS)
+{
+	Matter      m = begin_matter(fcinfo);
+	OplDecision decision;
+
+	check(opl_reject(&m.operation->op, &decision), &m, &to_reject);
+	store(m.operation, &decision, NULL, reason_of(&decision, m.operation));
+	ledger_event(m.operation->op_id, actor(), "reject", text_argument(fcinfo, 1));
+	return receipt(fcinfo, &m, NULL);
+}
+
+Datum
+op_digest(PG_FUNCTION_ARGS)
+{
+	char            *op_id = op_id_argument(fcinfo);
+	LedgerOperation *operation;
+	LedgerRequest   *request;
+
+	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
+	operation = ledger_read(op_id, true);
+	if (operation == NULL)
+		no_such_operation(op_id);
+	request = ledger_request(op_id, operation->op.generation);
+	ledger_end();
+	if (request == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(digest_of(request)));
+}
