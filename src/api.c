@@ -275,7 +275,7 @@ _op_home_fault(PG_FUNCTION_ARGS)
 	homes = ledger_homes(&n);
 	ledger_end();
 	here = home_here(extension);
-	fault = home_fault(homes, n, &here);
+	fault = home_reason(home_fault(homes, n, &here));
 	if (!fault)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(fault));

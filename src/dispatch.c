@@ -23,9 +23,11 @@
 
 #include "compat.h"
 #include "access/xact.h"
+#include "adopt.h"
 #include "catalog/pg_database.h"
 #include "claim.h"
 #include "flight.h"
+#include "guc.h"
 #include "home.h"
 #include "ledger.h"
 #include "miscadmin.h"
@@ -34,6 +36,7 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "trouble.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -63,7 +66,8 @@ static int           items = 0;       /* that the present turn works on */
 static char          suspect[1024];   /* the only one of them, if there is one */
 static char          condemned[1024]; /* goes to a person in the next turn */
 static char          last_failure[256];
-static const char   *told_fault = NULL;
+static HomeFault     told_fault = HOME_OK;
+static bool          failing_over = false; /* the next turn adopts, and no more */
 
 /* ---------------------------------------------------------- the transaction */
 
@@ -159,22 +163,61 @@ answer_nudges(Batch *batch)
 
 /* ------------------------------------------------------------------ the turn */
 
+static HomeFault
+fault_here(void)
+{
+	int      n;
+	HomeRow *homes = ledger_homes(&n);
+	HomeRow  here = home_here(my_extension);
+
+	return home_fault(homes, n, &here);
+}
+
 /* A copy of the ledger records, and does not send. Told once per reason. */
 static bool
 at_home(void)
 {
-	int         n;
-	HomeRow    *homes = ledger_homes(&n);
-	HomeRow     here = home_here(my_extension);
-	const char *fault = home_fault(homes, n, &here);
+	HomeFault fault = fault_here();
 
-	if (fault && fault != told_fault)
+	failing_over = fault == HOME_PROMOTED && opl_failover == FAILOVER_CONTINUE;
+	if (fault != HOME_OK && fault != told_fault && !failing_over)
 		ereport(WARNING,
 				(errmsg("op_ledger sends nothing from database %u", MyDatabaseId),
-				 errdetail("Because %s.", fault),
+				 errdetail("Because %s.", home_reason(fault)),
 				 errhint("SELECT * FROM op_health() says what to do.")));
 	told_fault = fault;
-	return fault == NULL;
+	return fault == HOME_OK;
+}
+
+/* For this transaction: a turn waits for nobody, but without adoption there is
+ * nothing else to do; and it reads the whole table. */
+static void
+be_patient(void)
+{
+	set_config_option("lock_timeout", "1s", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
+					  true, 0, false);
+	set_config_option("enable_seqscan", "on", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
+					  true, 0, false);
+}
+
+/* The administrator said that this node goes on after a promotion. */
+static void
+fail_over(void)
+{
+	Adoption adopted;
+
+	failing_over = false;
+	be_patient();
+	ledger_lock_homes();
+	if (fault_here() != HOME_PROMOTED)
+		return; /* a person was faster */
+	adopted = adopt(my_extension, true, "op_ledger", "op_ledger.failover = continue");
+	ereport(LOG,
+			(errmsg("op_ledger goes on from here after the promotion of this server"),
+			 errdetail(INT64_FORMAT " operations are looked up, " INT64_FORMAT
+									" are sent again under their keys, " INT64_FORMAT
+									" wait for a person.",
+					   adopted.lookups, adopted.sends, adopted.reviews)));
 }
 
 /* When the agenda wants us next: what this turn planned, and what was there. */
@@ -183,7 +226,9 @@ plan_next(Batch *batch, bool claiming)
 {
 	TimestampTz next = Min(batch->now + TICK, batch_soonest(batch));
 
-	if (batch->nclaimed == 0 && batch->nchanges > batch->nsettled)
+	if (failing_over)
+		next = batch->now;
+	else if (batch->nclaimed == 0 && batch->nchanges > batch->nsettled)
 		next = batch->now; /* places are free, and more may be due */
 	else if (batch->ndue > 0)
 		next = Min(next, batch->now + AGAIN);
@@ -294,6 +339,8 @@ dispatch_turn(bool claiming)
 		ledger_begin(schema);
 		if (condemned[0])
 			condemn();
+		else if (failing_over)
+			fail_over();
 		else
 			work(batch, claiming, ticked);
 		ledger_end();

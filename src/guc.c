@@ -10,8 +10,14 @@
 #include "utils/varlena.h"
 
 bool  opl_enabled = true;
+int   opl_failover = FAILOVER_STOP;
 char *opl_databases = NULL;
 char *opl_secret_dir = NULL;
+
+static const struct config_enum_entry failovers[] = {
+	{"stop", FAILOVER_STOP, false},
+	{"continue", FAILOVER_CONTINUE, false},
+	{NULL, 0, false}};
 
 static bool
 check_databases(char **value, void **extra, GucSource source)
@@ -44,6 +50,11 @@ guc_define(void)
 		"a copy of the data holds no secrets.",
 		&opl_secret_dir, "op_ledger_secrets", PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL,
 		NULL);
+	DefineCustomEnumVariable(
+		"op_ledger.failover", "What follows when this server was promoted.",
+		"stop: nothing is sent until op_adopt(). continue: go on by itself, where the "
+		"standby lost nothing or keys make up for it.",
+		&opl_failover, FAILOVER_STOP, failovers, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("op_ledger");
 }
 

@@ -6,7 +6,15 @@
 
 #include "postgres.h"
 
+/* What a worker does that finds its server promoted. */
+typedef enum Failover
+{
+	FAILOVER_STOP,    /* wait for op_adopt() */
+	FAILOVER_CONTINUE /* adopt by itself; keys still guard */
+} Failover;
+
 extern bool  opl_enabled;
+extern int   opl_failover;
 extern char *opl_databases;
 extern char *opl_secret_dir;
 

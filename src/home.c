@@ -62,32 +62,48 @@ home_here(Oid extension)
 	return here;
 }
 
-static bool
-same_place(const HomeRow *a, const HomeRow *b)
+bool
+home_same_place(const HomeRow *a, const HomeRow *b)
 {
 	return a->system_identifier == b->system_identifier && a->database == b->database &&
 		   a->extension == b->extension;
 }
 
-const char *
+HomeFault
 home_fault(const HomeRow *homes, int count, const HomeRow *here)
 {
 	const HomeRow *ours = NULL;
 
 	for (int i = 0; i < count; i++)
 	{
-		if (same_place(&homes[i], here))
+		if (home_same_place(&homes[i], here))
 			ours = &homes[i];
 		else if (!homes[i].retired)
-			return "this ledger came from elsewhere (a restored dump, a copied database, "
-				   "an upgraded or replicated cluster): its original may still send";
+			return HOME_ELSEWHERE;
 	}
 	if (!ours || ours->retired)
-		return "this ledger has no home here";
-	if (ours->timeline != here->timeline)
-		return "this server was promoted or recovered to a point in time: "
-			   "the former one may have sent more than is recorded here";
-	if (ours->control_inode != here->control_inode)
-		return "these data files are a copy: the original may still send";
-	return NULL;
+		return HOME_NONE;
+	/* Only forward: a file copy of what was later promoted is a mere copy. */
+	if (here->timeline > ours->timeline)
+		return HOME_PROMOTED;
+	if (here->timeline != ours->timeline || ours->control_inode != here->control_inode)
+		return HOME_COPIED;
+	return HOME_OK;
+}
+
+const char *
+home_reason(HomeFault fault)
+{
+	static const char *const reasons[] = {
+		[HOME_OK] = NULL,
+		[HOME_ELSEWHERE] =
+			"this ledger came from elsewhere (a restored dump, a copied database, "
+			"an upgraded or replicated cluster): its original may still send",
+		[HOME_NONE] = "this ledger has no home here",
+		[HOME_PROMOTED] = "this server was promoted or recovered to a point in time: "
+						  "the former one may have sent more than is recorded here",
+		[HOME_COPIED] = "these data files are a copy: the original may still send",
+	};
+
+	return reasons[fault];
 }

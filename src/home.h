@@ -25,7 +25,22 @@ extern Oid home_extension(Oid *schema);
 /* Where we are. Not in recovery. */
 extern HomeRow home_here(Oid extension);
 
+typedef enum HomeFault
+{
+	HOME_OK,        /* this is the ledger's home */
+	HOME_ELSEWHERE, /* it has a home in another database or cluster */
+	HOME_NONE,      /* it has no home here */
+	HOME_PROMOTED,  /* the same place, but a later time line */
+	HOME_COPIED     /* the same place and time line, but other files */
+} HomeFault;
+
+/* May this copy send? Where several things are wrong, the gravest. */
+extern HomeFault home_fault(const HomeRow *homes, int count, const HomeRow *here);
+
 /* Why nothing may be sent from here, NULL if it may. */
-extern const char *home_fault(const HomeRow *homes, int count, const HomeRow *here);
+extern const char *home_reason(HomeFault fault);
+
+/* Are these rows about the same place, whatever its time line and files? */
+extern bool home_same_place(const HomeRow *a, const HomeRow *b);
 
 #endif

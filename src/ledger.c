@@ -297,6 +297,7 @@ field_step(uint64 row, int column)
 }
 
 /* The columns of OPERATION_COLUMNS. */
+#define OPERATION_NCOLUMNS 21
 static void
 read_operation(uint64 row, LedgerOperation *out)
 {
@@ -548,10 +549,10 @@ ledger_off_agenda(const char *op_id)
 void
 ledger_event(const char *op_id, const char *actor, const char *event, const char *note)
 {
-	Datum values[] = {CStringGetTextDatum(op_id), CStringGetTextDatum(actor),
-					  CStringGetTextDatum(event),
+	Datum values[] = {op_id ? CStringGetTextDatum(op_id) : (Datum) 0,
+					  CStringGetTextDatum(actor), CStringGetTextDatum(event),
 					  note ? CStringGetTextDatum(note) : (Datum) 0};
-	char  nulls[] = {' ', ' ', ' ', note ? ' ' : 'n'};
+	char nulls[] = {op_id ? ' ' : 'n', ' ', ' ', note ? ' ' : 'n'};
 
 	run(STMT_EVENT, values, nulls);
 }
@@ -958,6 +959,107 @@ ledger_last_lookup(const char *op_id)
 	Datum values[] = {CStringGetTextDatum(op_id)};
 
 	return read_time(run(STMT_LAST_LOOKUP, values, NULL));
+}
+
+/* --------------------------------------------------------------- adoption */
+
+void
+ledger_lock_homes(void)
+{
+	run(STMT_LOCK_HOMES, NULL, NULL);
+}
+
+void
+ledger_settle_home(const HomeRow *here, const char *actor, TimestampTz now)
+{
+	Datum values[] = {Int64GetDatum((int64) here->system_identifier),
+					  ObjectIdGetDatum(here->database),
+					  ObjectIdGetDatum(here->extension),
+					  Int32GetDatum((int32) here->timeline),
+					  Int64GetDatum(here->control_inode),
+					  TimestampTzGetDatum(now),
+					  CStringGetTextDatum(actor)};
+
+	run(STMT_RETIRE_HOMES, values, NULL);
+	run(STMT_SETTLE_HOME, values, NULL);
+	run(STMT_EVENT_ID, NULL, NULL);
+	done();
+}
+
+/* The cursor's snapshot is older than what we write, so no row is met twice. */
+LedgerOperation *
+ledger_adopt_next(int max, MemoryContext context, int *count)
+{
+	static const char name[] = "op_ledger adoption";
+	Portal            cursor = SPI_cursor_find(name);
+	LedgerOperation  *operations;
+
+	caller = context;
+	if (!cursor)
+		cursor = SPI_cursor_open(name, plan_of(STMT_ADOPT_SCAN), NULL, NULL, false);
+	SPI_cursor_fetch(cursor, true, max);
+	*count = (int) SPI_processed;
+	if (*count == 0)
+	{
+		SPI_cursor_close(cursor);
+		return NULL;
+	}
+	operations = in_caller(sizeof(LedgerOperation) * *count);
+	for (int i = 0; i < *count; i++)
+	{
+		read_operation(i, &operations[i]);
+		operations[i].op.not_after = field_time(i, OPERATION_NCOLUMNS + 1);
+	}
+	done();
+	return operations;
+}
+
+static void
+adopt_operations(const LedgerChange *changes, int n)
+{
+	Column c[7];
+	uint64 saved;
+
+	columns_init(c, statements[STMT_ADOPT_SAVE].args, 7, n);
+	for (int i = 0; i < n; i++)
+	{
+		const OplOperation *after = &changes[i].decision.after;
+
+		put_text(&c[0], changes[i].op_id);
+		put_text(&c[1], opl_state_name(after->state));
+		put_bool(&c[2], after->tainted);
+		put_bool(&c[3], after->adopted);
+		put_time(&c[4], after->first_sent_at);
+		put_time(&c[5], after->last_sent_at);
+		put_text(&c[6], changes[i].reason);
+	}
+	saved = run_columns(STMT_ADOPT_SAVE, c, 7, (Datum) 0);
+	if (saved != n)
+		elog(ERROR, "saved " UINT64_FORMAT " operations instead of %d", saved, n);
+}
+
+/* A row of the agenda that a copy brought along is replaced, never updated. What
+ * has ended is in no agenda, and nothing happened to it. */
+void
+ledger_adopt_save(const LedgerChange *changes, int n, const char *actor, const char *note)
+{
+	char **ids = palloc(sizeof(char *) * n);
+	int    count = 0;
+	Datum  values[3];
+	char   nulls[] = {' ', ' ', note ? ' ' : 'n'};
+
+	for (int i = 0; i < n; i++)
+	{
+		if (!opl_state_ended(changes[i].decision.after.state))
+			ids[count++] = (char *) changes[i].op_id;
+	}
+	values[0] = text_array(ids, count);
+	values[1] = CStringGetTextDatum(actor);
+	values[2] = note ? CStringGetTextDatum(note) : (Datum) 0;
+	adopt_operations(changes, n);
+	run(STMT_OFF_AGENDA, values, NULL);
+	ledger_plan(changes, n, 0);
+	run(STMT_ADOPT_EVENTS, values, nulls);
 }
 
 /* --------------------------------------------------------------- op_execute */

@@ -163,6 +163,7 @@ extern void             ledger_next_generation(const LedgerOperation *before,
 											   const OplDecision     *after,
 											   const LedgerRequest   *request);
 extern char            *ledger_held_digest(const char *op_id); /* NULL: none on record */
+/* op_id NULL: about the ledger as a whole */
 extern void ledger_event(const char *op_id, const char *actor, const char *event,
 						 const char *note);
 
@@ -189,5 +190,14 @@ extern void             ledger_record(const LedgerAttempt *attempts, int n);
 extern bool             ledger_pause(const char *provider, const char *note);
 extern char           **ledger_take_nudges(int *count);
 extern TimestampTz      ledger_last_lookup(const char *op_id); /* OPL_NEVER: none */
+
+/* ---- a copy takes over: in one transaction, between lock and the last batch */
+extern void ledger_lock_homes(void);
+extern void ledger_settle_home(const HomeRow *here, const char *actor, TimestampTz now);
+/* All that has not ended for good, locked, `max` at a time; not_after is filled
+ * in. NULL: no more. Results and what is made of them go to `context`. */
+extern LedgerOperation *ledger_adopt_next(int max, MemoryContext context, int *count);
+extern void ledger_adopt_save(const LedgerChange *changes, int n, const char *actor,
+							  const char *note);
 
 #endif

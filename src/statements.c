@@ -236,4 +236,52 @@ const Statement statements[STMT_COUNT] = {
 		 " ORDER BY e.id DESC LIMIT 1",
 		 1,
 		 {TEXTOID}},
+	/* Adoption: one at a time, and nobody reads less than before. */
+	[STMT_LOCK_HOMES] = {"LOCK TABLE @.op_control IN SHARE ROW EXCLUSIVE MODE", 0, {0}},
+	[STMT_RETIRE_HOMES] =
+		{"UPDATE @.op_control SET retired = true"
+		 " WHERE NOT retired"
+		 "   AND (system_identifier <> $1 OR database_oid <> $2 OR extension_oid <> $3)",
+		 3,
+		 {INT8OID, OIDOID, OIDOID}},
+	[STMT_SETTLE_HOME] =
+		{"INSERT INTO @.op_control AS c (system_identifier, database_oid, extension_oid,"
+		 "                               timeline, control_inode, adopted_at, adopted_by)"
+		 " VALUES ($1, $2, $3, $4, $5, $6, $7)"
+		 " ON CONFLICT (system_identifier, database_oid, extension_oid) DO UPDATE"
+		 "   SET timeline = $4, control_inode = $5, adopted_at = $6, adopted_by = $7,"
+		 "       retired = false",
+		 7,
+		 {INT8OID, OIDOID, OIDOID, INT4OID, INT8OID, TIMESTAMPTZOID, TEXTOID}},
+	/* Logical replication brings rows, and leaves sequences behind. */
+	[STMT_EVENT_ID] =
+		{"SELECT setval('@.op_event_id_seq', m.id)"
+		 "  FROM (SELECT max(id) AS id FROM @.op_event) AS m, @.op_event_id_seq AS s"
+		 " WHERE m.id > s.last_value",
+		 0,
+		 {0}},
+	[STMT_ADOPT_SCAN] =
+		{"SELECT " OPERATION_COLUMNS ","
+		 "       (SELECT r.not_after FROM @.op_request AS r"
+		 "         WHERE r.op_id = o.op_id AND r.generation = o.generation)"
+		 "  FROM @.op_operation AS o WHERE o.state NOT IN ('confirmed', 'cancelled')"
+		 " FOR NO KEY UPDATE OF o",
+		 0,
+		 {0}},
+	[STMT_ADOPT_SAVE] =
+		{"UPDATE @.op_operation AS o"
+		 "   SET state = u.state, tainted = u.tainted, adopted = u.adopted,"
+		 "       first_sent_at = u.first_sent_at, last_sent_at = u.last_sent_at,"
+		 "       reason = u.reason"
+		 "  FROM unnest($1, $2, $3, $4, $5, $6, $7)"
+		 "    AS u (op_id, state, tainted, adopted, first_sent_at, last_sent_at, reason)"
+		 " WHERE o.op_id = u.op_id",
+		 7,
+		 {TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, BOOLARRAYOID, TIMESTAMPTZARRAYOID,
+		  TIMESTAMPTZARRAYOID, TEXTARRAYOID}},
+	[STMT_ADOPT_EVENTS] =
+		{"INSERT INTO @.op_event (op_id, actor, event, note)"
+		 " SELECT u.op_id, $2, 'adopt', $3 FROM unnest($1) AS u (op_id)",
+		 3,
+		 {TEXTARRAYOID, TEXTOID, TEXTOID}},
 };

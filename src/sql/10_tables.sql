@@ -92,12 +92,28 @@ COMMENT ON TABLE op_due IS
 	'The agenda: what is to be done next, and when. In no dump: a restored ledger has nothing to do.';
 COMMENT ON COLUMN op_due.epoch IS 'the incarnation of the worker that has it in hand; NULL: nobody';
 
+-- What logical replication brings is another's agenda: a subscriber has none.
+CREATE FUNCTION _op_not_replicated() RETURNS trigger LANGUAGE plpgsql
+	SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION _op_not_replicated() IS 'Keeps the agenda of a logical subscriber empty.';
+
+CREATE TRIGGER op_due_not_replicated BEFORE INSERT OR UPDATE ON op_due
+	FOR EACH ROW EXECUTE FUNCTION _op_not_replicated();
+ALTER TABLE op_due ENABLE REPLICA TRIGGER op_due_not_replicated;
+
 -- Somebody asked about an operation again; the worker drains it.
 CREATE TABLE op_nudge
 (
 	op_id text COLLATE "C" NOT NULL,
 	at    timestamptz NOT NULL
 ) WITH (vacuum_truncate = off);
+
+-- A publisher of all tables deletes here, and needs to say what.
+ALTER TABLE op_nudge REPLICA IDENTITY FULL;
 
 COMMENT ON TABLE op_nudge IS 'Insert-only: wishes to look an operation up sooner. Rows live for seconds.';
 

@@ -8,6 +8,7 @@ DECLARE
 	v_enabled boolean := coalesce(current_setting('op_ledger.enabled', true), 'off')::boolean;
 	v_now     timestamptz := clock_timestamp();
 	v_due     record;
+	v_home    record;
 	v_count   record;
 BEGIN
 	SELECT * INTO v_worker FROM _op_worker();
@@ -37,7 +38,17 @@ BEGIN
 	check_name := 'home';
 	status := CASE WHEN v_fault IS NULL THEN 'ok' ELSE 'critical' END;
 	detail := coalesce(v_fault, 'this is the ledger''s home');
-	hint := CASE WHEN v_fault IS NOT NULL THEN 'A copy does not send. Let the original go on; this one stays a record.' END;
+	hint := CASE WHEN v_fault IS NOT NULL THEN
+		'A copy does not send. While the original goes on, leave this one as it is: a record. When the original never sends again: SELECT * FROM op_adopt(''why'').' END;
+	IF v_fault IS NOT NULL THEN
+		SELECT string_agg(format('database %s of system %s since %s', c.database_oid, c.system_identifier, c.adopted_at), ', ') AS others
+		  INTO v_home
+		  FROM op_control AS c, _op_home() AS h
+		 WHERE NOT c.retired
+		   AND (c.system_identifier, c.database_oid, c.extension_oid)
+		       IS DISTINCT FROM (h.system_identifier, h.database_oid, h.extension_oid);
+		detail := detail || coalesce('; its home is ' || v_home.others, '');
+	END IF;
 	RETURN NEXT;
 
 	check_name := 'due';

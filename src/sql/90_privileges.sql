@@ -22,7 +22,7 @@ DECLARE
 	                          'op_canonical_json', 'op_transitions'];
 	v_operate text[] := ARRAY['op_cancel', 'op_resolve', 'op_recheck', 'op_reissue', 'op_approve', 'op_reject',
 	                          'op_digest', 'op_timeline', 'op_health', 'op_provider_pause', 'op_provider_resume'];
-	v_admin   text[] := ARRAY['op_provider_add', 'op_action_add'];
+	v_admin   text[] := ARRAY['op_provider_add', 'op_action_add', 'op_adopt'];
 	v_tables  text[] := ARRAY['op_operation', 'op_request', 'op_due', 'op_nudge', 'op_attempt', 'op_event',
 	                          'op_provider', 'op_action', 'op_profile', 'op_control'];
 	v_schema  text;
