@@ -39,3 +39,11 @@ BEGIN
     END IF;
 END
 $$;
+
+-- A server that has been up for a while writes its log over old segments; a new
+-- one would fill each with zeros first, in the middle of what is measured.
+SELECT format('SELECT pg_logical_emit_message(false, %L, repeat(%L, 15000000))', 'bench', 'x')
+  FROM generate_series(1, 64)
+\gexec
+SELECT pg_switch_wal();
+CHECKPOINT;

@@ -133,11 +133,40 @@ put_limits(Exchange *exchange, TimestampTz now)
 		exchange->step == OPL_STEP_SEND ? now + spec->promises.margin : DT_NOEND;
 }
 
+/* The header with the secret is made once a turn and action: reading the file
+ * cost a tenth of a turn. A file that is replaced counts from the next turn on. */
+static const Action *auth_of = NULL;
+static char         *auth = NULL;
+
+static void
+forget_auth(void)
+{
+	if (auth)
+		pfree(auth);
+	auth_of = NULL;
+	auth = NULL;
+}
+
+static char *
+auth_header(const Action *action)
+{
+	char *header;
+
+	if (auth_of != action)
+	{
+		header = profile_auth_header(action->spec, opl_secret_dir);
+		forget_auth();
+		auth = header ? MemoryContextStrdup(TopMemoryContext, header) : NULL;
+		auth_of = action;
+	}
+	return auth ? pstrdup(auth) : NULL;
+}
+
 /* The secret joins the frozen headers here and nowhere else. */
 static void
 render(Exchange *exchange, const LedgerOperation *operation, const LedgerRequest *request)
 {
-	char *secret = profile_auth_header(exchange->action->spec, opl_secret_dir);
+	char *secret = auth_header(exchange->action);
 
 	if (exchange->step == OPL_STEP_SEND)
 		put_send(exchange, request, secret);
@@ -210,6 +239,7 @@ forget(Exchange *exchange)
 void
 flight_discard(void)
 {
+	forget_auth();
 	while (!dlist_is_empty(&prepared))
 		forget(dlist_container(Exchange, node, dlist_pop_head_node(&prepared)));
 }
@@ -217,6 +247,7 @@ flight_discard(void)
 void
 flight_depart(void)
 {
+	forget_auth();
 	while (!dlist_is_empty(&prepared))
 	{
 		Exchange *exchange =
