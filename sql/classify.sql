@@ -220,6 +220,24 @@ FROM (VALUES
 	_op_classify(:'spec'::jsonb || :'list', :'ours'::jsonb ||
 		jsonb_build_object('kind', 'lookup', 'generation', 2, 'status', 200, 'body', jsonb_build_object('data', items))) v;
 
+-- Without a word of its own, a page that shows a cursor has another behind it.
+SELECT body, verdict, reason FROM (VALUES
+	('{"data": [], "next": "c_2"}'::jsonb),
+	('{"data": [], "next": ""}'),
+	('{"data": [], "next": null}'),
+	('{"data": []}')) c (body),
+	_op_classify(:'spec'::jsonb || '{"lookup": {"path": "/x", "items": "$.data[*]", "next": {"query": {"after": "$.next"}}}}',
+		:'ours'::jsonb || jsonb_build_object('kind', 'lookup', 'status', 200, 'body', body)) v;
+
+-- Objects of another kind are not ours, whatever marker they carry.
+SELECT object, s.verdict AS send, s.reason, l.verdict AS lookup, l.reason FROM (VALUES
+	('{"object": "refund", "id": "re_1", "meta": {"op_id": "refund-1"}}'::jsonb),
+	('{"object": "charge", "id": "ch_1", "meta": {"op_id": "refund-1"}}'),
+	('{"id": "ch_1", "meta": {"op_id": "refund-1"}}')) c (object),
+	LATERAL _op_merge(:'spec'::jsonb || :'list', '{"object": {"is": "$.object == \"refund\""}}') spec,
+	LATERAL _op_classify(spec, :'ours'::jsonb || jsonb_build_object('status', 200, 'body', object)) s,
+	LATERAL _op_classify(spec, :'ours'::jsonb || jsonb_build_object('kind', 'lookup', 'status', 200, 'body', jsonb_build_object('data', jsonb_build_array(object)))) l;
+
 -- A lookup that fails says nothing about the operation; nor does a page without its list.
 SELECT e AS answer, verdict, reason
 FROM (VALUES
@@ -296,12 +314,12 @@ FROM unnest(ARRAY['\x1f8b0800'::bytea, '\x00', '\xff', '[[[[', '{"data":', '"\\u
 -- 11. The shipped profiles.
 SELECT e AS answer, verdict, reason, external_id, keyed
 FROM (VALUES
-	('{"status": 200, "body": {"id": "re_1", "status": "succeeded", "metadata": {"op_id": "refund-1"}}}'),
-	('{"status": 200, "body": {"id": "re_1", "status": "pending", "metadata": {"op_id": "refund-1"}}}'),
-	('{"status": 200, "body": {"id": "re_1", "status": "requires_action", "metadata": {"op_id": "refund-1"}}}'),
-	('{"status": 200, "body": {"id": "re_1", "status": "failed", "metadata": {"op_id": "refund-1"}}}'),
-	('{"status": 200, "body": {"id": "re_1", "status": "canceled", "metadata": {"op_id": "refund-1"}}}'),
-	('{"status": 200, "body": {"id": "re_1", "status": "succeeded", "metadata": {}}}'),
+	('{"status": 200, "body": {"object": "refund", "id": "re_1", "status": "succeeded", "metadata": {"op_id": "refund-1"}}}'),
+	('{"status": 200, "body": {"object": "refund", "id": "re_1", "status": "pending", "metadata": {"op_id": "refund-1"}}}'),
+	('{"status": 200, "body": {"object": "refund", "id": "re_1", "status": "requires_action", "metadata": {"op_id": "refund-1"}}}'),
+	('{"status": 200, "body": {"object": "refund", "id": "re_1", "status": "failed", "metadata": {"op_id": "refund-1"}}}'),
+	('{"status": 200, "body": {"object": "refund", "id": "re_1", "status": "canceled", "metadata": {"op_id": "refund-1"}}}'),
+	('{"status": 200, "body": {"object": "refund", "id": "re_1", "status": "succeeded", "metadata": {}}}'),
 	('{"status": 409, "body": {"error": {"type": "idempotency_error", "code": "idempotency_key_in_use"}}}'),
 	('{"status": 400, "body": {"error": {"type": "idempotency_error"}}}'),
 	('{"status": 400, "body": {"error": {"type": "invalid_request_error", "code": "charge_already_refunded"}}}'),
@@ -313,7 +331,7 @@ FROM (VALUES
 	('{"status": 401, "body": {}}'),
 	('{"status": 500, "body": {}}'),
 	('{"status": 500, "body": {}, "headers": {"Idempotent-Replayed": "true"}}'),
-	('{"kind": "lookup", "status": 200, "body": {"object": "list", "has_more": false, "data": [{"id": "re_1", "status": "succeeded", "metadata": {"op_id": "refund-1"}}]}}'),
+	('{"kind": "lookup", "status": 200, "body": {"object": "list", "has_more": false, "data": [{"object": "refund", "id": "re_1", "status": "succeeded", "metadata": {"op_id": "refund-1"}}]}}'),
 	('{"kind": "lookup", "status": 200, "body": {"object": "list", "has_more": false, "data": []}}'),
 	('{"kind": "lookup", "status": 200, "body": {"object": "list", "has_more": true, "data": []}}')) c (e),
 	op_profile p,

@@ -4,7 +4,7 @@
 \pset null '-'
 
 -- What an action's spec looks like when nothing is wrong with it.
-\set good '{"base_url": "https://api.example.com", "secret": "file:example.key", "auth": {"scheme": "bearer"}, "args": {"payment": {"type": "text"}, "amount": {"type": "integer", "min": 1}, "note": {"type": "text", "optional": true}}, "headers": {"X-Version": "7"}, "request": {"path": "/v1/refunds", "form": {"payment": "{payment}", "amount": "{amount}", "meta": {"op_id": "{marker}"}}}, "object": {"id": "$.id", "marker": "$.meta.op_id", "pending": "$.status == \\"pending\\"", "failed": "$.status == \\"failed\\""}, "key": {"ttl": "24 h", "stores": "all"}, "lookup": {"path": "/v1/refunds", "query": {"payment": "{payment}"}, "items": "$.data[*]", "more": "$.has_more == true"}}'
+\set good '{"base_url": "https://api.example.com", "secret": "file:example.key", "auth": {"scheme": "bearer"}, "args": {"payment": {"type": "text"}, "amount": {"type": "integer", "min": 1}, "note": {"type": "text", "optional": true}}, "headers": {"X-Version": "7"}, "request": {"path": "/v1/refunds", "form": {"payment": "{payment}", "amount": "{amount}", "meta": {"op_id": "{marker}"}}}, "object": {"id": "$.id", "marker": "$.meta.op_id", "pending": "$.status == \\"pending\\"", "failed": "$.status == \\"failed\\""}, "key": {"ttl": "24 h", "stores": "all"}, "lookup": {"path": "/v1/refunds", "query": {"payment": "{payment}"}, "items": "$.data[*]", "more": "$.has_more == true", "next": {"query": {"after": "$.data[last].id"}}}}'
 SELECT _op_check_spec('example.refund', :'good');
 
 -- One patch over it, and what is said about that. SQLSTATE first.
@@ -28,7 +28,7 @@ SELECT pg_temp.said(:'good', p) FROM unnest(ARRAY[
 	'{"key": {"time_to_live": "24 h"}}',
 	'{"args": {"amount": {"typ": "integer"}}}',
 	'{"rules": [{"if": {"status": 409}, "then": "in_progress"}, {"if": {"code": 1}, "then": "rejected"}]}',
-	'{"lookup": {"page": {"limits": 5}}}',
+	'{"lookup": {"next": {"qery": {}}}}',
 	'{"zzz": 1}']::jsonb[]) p;
 
 -- 2. Types and ranges.
@@ -188,7 +188,27 @@ SELECT pg_temp.said(:'good', p) FROM unnest(ARRAY[
 	'{"request": {"form": {"meta": null}}, "headers": {"X-Reference": "{marker}"}}',
 	'{"object": {"marker": null}}',
 	'{"object": null}',
-	'{"object": {"marker": null}, "lookup": {"items": null}}']::jsonb[]) p;
+	'{"object": {"marker": null}, "lookup": {"items": null, "next": null}}',
+	'{"poll": {"path": "/v1/refunds/{external_id}"}}',
+	'{"poll": {"path": "/v1/refunds", "query": {"id": "{external_id}"}}}',
+	'{"poll": {"path": "/v1/refunds/{external}"}}']::jsonb[]) p;
+
+-- The next page of a lookup, and a poll: what they need.
+SELECT pg_temp.said(:'good', p) FROM unnest(ARRAY[
+	'{"lookup": {"next": {"query": null}}}',
+	'{"lookup": {"next": {"query": {"after": "$.data["}}}}',
+	'{"lookup": {"next": {"query": {"after": 7}}}}',
+	'{"lookup": {"next": {"query": {"after": "{cursor}"}}}}',
+	'{"lookup": {"next": {"query": {"after": "{1}"}}}}',
+	'{"lookup": {"next": {"query": {"payment": "$.next"}}}}',
+	'{"lookup": {"next": {"query": {"page[after]": "$.next", "page[size]": "100"}}}}',
+	'{"lookup": {"more": null}}',
+	'{"lookup": {"more": null, "next": {"query": {"after": null, "page": "{page}"}}}}',
+	'{"lookup": {"items": null}}',
+	'{"lookup": {"pages": 0}}',
+	'{"poll": {"path": "/v1/refunds"}}',
+	'{"poll": {}}',
+	'{"object": null, "lookup": null, "poll": {"path": "/v1/refunds/{external_id}"}}']::jsonb[]) p;
 
 -- 8. Rules that would hide all others.
 SELECT pg_temp.said(:'good', p) FROM unnest(ARRAY[
@@ -230,8 +250,11 @@ SELECT _op_check_spec('success only', _op_merge(:'good', '{"key": {"stores": "su
 SELECT _op_check_spec('no ttl', _op_merge(:'good', '{"key": {"ttl": null}}'));
 SELECT _op_check_spec('no ttl, no lookup', _op_merge(:'good', '{"key": {"ttl": null}, "lookup": null}'));
 SELECT _op_check_spec('no marker', _op_merge(:'good', '{"object": {"marker": null}, "lookup": null}'));
-SELECT _op_check_spec('one page', _op_merge(:'good', '{"lookup": {"more": null}}'));
-SELECT _op_check_spec('by id', _op_merge(:'good', '{"lookup": {"path": "/v1/refunds/{external_id}", "items": null, "query": null}}'));
+SELECT _op_check_spec('one page', _op_merge(:'good', '{"lookup": {"more": null, "next": null}}'));
+SELECT _op_check_spec('first page', _op_merge(:'good', '{"lookup": {"next": null}}'));
+SELECT _op_check_spec('counted pages', _op_merge(:'good', '{"lookup": {"next": {"query": {"after": null, "page": "{page}", "offset": "{seen}"}}}}'));
+SELECT _op_check_spec('later', _op_merge(:'good', '{"rate": {"per_second": 20}, "undo": {"action": "example.charge"}}'));
+SELECT _op_check_spec('by id', _op_merge(:'good', '{"lookup": {"path": "/v1/refunds/{external_id}", "items": null, "query": null, "next": null}}'));
 SELECT _op_check_spec(u, _op_merge(:'good', jsonb_build_object('base_url', u)))
 FROM unnest('{https://localhost,https://LOCALHOST:8443,https://127.0.0.1,https://10.1.2.3,https://172.16.0.1,https://192.168.1.1,https://169.254.169.254,https://[::1]:1,https://[fd00::1],https://intranet,https://2130706433}'::text[]) u;
 -- out in the world
@@ -240,7 +263,7 @@ FROM unnest('{https://api.example.com,https://172.32.0.1,https://[2001:db8::1],h
 
 -- 11. Parts: by level, not whole.
 SELECT _op_check_part('spec of provider "example"', '{"base_url": "https://api.example.com", "namespace": "eu-", "tls": {"ca": "/etc/ca.pem"}, "proxy": "http://proxy:3128", "concurrency": 8, "rate": {"per_second": 20}, "webhook": {"scheme": "stripe"}, "key": {"ttl": "24 h"}}', true);
-SELECT _op_check_part('spec of action "example.refund"', '{"args": {"amount": {"min": 5}}, "undo": {"action": "example.charge"}, "redact": ["$.card.number"], "approval": true, "executor": "client", "console": "https://console.example.com/{external_id}", "messages": {"en": {}}, "source": "[D]", "lookup": {"first": true, "page": {"limit": 5, "next": {}}, "poll": {"path": "/x/{external_id}"}}}', false);
+SELECT _op_check_part('spec of action "example.refund"', '{"args": {"amount": {"min": 5}}, "undo": {"action": "example.charge"}, "redact": ["$.card.number"], "approval": true, "executor": "client", "console": "https://console.example.com/{external_id}", "messages": {"en": {}}, "source": "[D]", "lookup": {"first": true, "pages": 5, "next": {"query": {"page": "{page}"}}}, "poll": {"path": "/x/{external_id}"}}', false);
 SELECT _op_check_part('spec of action "example.refund"', '{"namespace": "eu-"}', false);
 SELECT _op_check_part('spec of action "example.refund"', '{"tls": {"ca": "/etc/ca.pem"}}', false);
 SELECT _op_check_part('spec of action "example.refund"', '{"base_url": "https://evil.example"}', false);

@@ -8,6 +8,7 @@
 
 #include "claim.h"
 
+#include "finding.h"
 #include "pace.h"
 #include "trouble.h"
 #include "utils/hsearch.h"
@@ -200,6 +201,7 @@ static void
 claim(Batch *batch, const LedgerDue *due, LedgerOperation *operation,
 	  LedgerRequest *request, Action *action)
 {
+	OplPromises   promises = finding_promises(action->spec, operation, NULL);
 	OplDecision   decision;
 	OplClaim      what;
 	LedgerChange *change;
@@ -209,8 +211,7 @@ claim(Batch *batch, const LedgerDue *due, LedgerOperation *operation,
 						errmsg("operation \"%s\" has no request of generation %d",
 							   operation->op_id, operation->op.generation)));
 	operation->op.not_after = request->not_after;
-	what = opl_claim(&operation->op, &action->spec->promises, due->step, batch->now,
-					 &decision);
+	what = opl_claim(&operation->op, &promises, due->step, batch->now, &decision);
 	if (operation->op.state == OPL_SUBMITTED)
 		add_lost(batch, operation);
 	change = batch_change(batch, operation, &decision);

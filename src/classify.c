@@ -26,6 +26,9 @@
 /* No id of a provider is longer. */
 #define LONGEST_ID 255
 
+/* Not all pages were read, and none of them shows our object. */
+#define MORE_PAGES "more_pages"
+
 /* A longer Retry-After is none that we wait for. */
 #define LONGEST_RETRY_AFTER (7 * 24 * 3600)
 
@@ -214,6 +217,7 @@ typedef struct Sight
 	OplVerdict  life; /* FOUND, FOUND_PENDING or FOUND_FAILED */
 	char       *id;
 	int         generation; /* 0: none of ours */
+	bool        other_kind; /* than the action makes */
 	const char *fault;      /* why it cannot be read or is not ours */
 } Sight;
 
@@ -246,6 +250,9 @@ see_object(const Spec *spec, const Ours *ours, Jsonb *object)
 	Sight sight = {.life = OPL_V_FOUND};
 
 	see_marker(spec, ours, object, &sight);
+	sight.other_kind = spec->object.is != NULL && !path_holds(spec->object.is, object);
+	if (sight.other_kind && sight.fault == NULL)
+		sight.fault = "other_kind";
 	sight.id = path_text(spec->object.id, object);
 	if (sight.id != NULL && strlen(sight.id) > LONGEST_ID)
 		sight.id = NULL;
@@ -467,6 +474,7 @@ typedef struct Tally
 	Sight failed;   /* of this generation; id NULL: none */
 	bool  two;      /* living objects */
 	bool  nameless; /* ours, but without an id */
+	bool  odd;      /* our marker on an object of another kind */
 } Tally;
 
 static void
@@ -474,7 +482,9 @@ count_object(const Ours *ours, const Sight *sight, Tally *tally)
 {
 	if (sight->generation == 0)
 		return;
-	if (sight->id == NULL)
+	if (sight->other_kind)
+		tally->odd = true;
+	else if (sight->id == NULL)
 		tally->nameless = true;
 	else if (sight->life == OPL_V_FOUND_FAILED)
 	{
@@ -497,35 +507,55 @@ judge_tally(const Ours *ours, const Tally *tally, bool more)
 	if (tally->living.id != NULL)
 		return judge_sight(ours, &tally->living, tally->living.life,
 						   tally->living.life == OPL_V_FOUND ? "found" : "not_final");
-	if (tally->nameless)
-		return judged(OPL_V_INCONCLUSIVE, "no_id");
+	if (tally->nameless || tally->odd)
+		return judged(OPL_V_INCONCLUSIVE, tally->odd ? "other_kind" : "no_id");
 	if (more)
-		return judged(OPL_V_INCONCLUSIVE, "more_pages");
+		return judged(OPL_V_INCONCLUSIVE, MORE_PAGES);
 	if (tally->failed.id != NULL)
 		return judge_sight(ours, &tally->failed, OPL_V_FOUND_FAILED, "object_failed");
 	return judged(OPL_V_ABSENT, "absent");
 }
 
-static Judgement
-judge_list(const Spec *spec, const Ours *ours, Jsonb *body)
+/* Does the provider have more than these pages? */
+static bool
+has_more(const Spec *spec, Jsonb *page)
 {
-	Jsonb *list = path_first(spec->lookup_list, body);
-	Jsonb *items;
-	Tally  tally = {0};
-	bool   more = spec->lookup_more != NULL && path_holds(spec->lookup_more, body);
+	if (spec->lookup_more != NULL)
+		return path_holds(spec->lookup_more, page);
+	for (int i = 0; i < spec->ncursors; i++)
+	{
+		if (path_text(spec->cursors[i], page) == NULL)
+			return false;
+	}
+	return spec->ncursors > 0;
+}
+
+static Judgement
+judge_list(const Spec *spec, const Ours *ours, Jsonb *page, Search *search)
+{
+	Jsonb    *list = path_first(spec->lookup_list, page);
+	Jsonb    *items;
+	Judgement j;
 
 	/* An error told with a 200 has no list, and an absent list is not empty. */
 	if (list == NULL || !JB_ROOT_IS_ARRAY(list) || JB_ROOT_IS_SCALAR(list))
 		return judged(OPL_V_INCONCLUSIVE, "no_list");
-	items = path_all(spec->lookup_items, body);
+	if (search->tally == NULL)
+		search->tally = palloc0(sizeof(Tally));
+	items = path_all(spec->lookup_items, page);
 	for (uint32 i = 0; i < JB_ROOT_COUNT(items); i++)
 	{
 		JsonbValue *item = getIthJsonbValueFromContainer(&items->root, i);
 		Sight       sight = see_object(spec, ours, JsonbValueToJsonb(item));
 
-		count_object(ours, &sight, &tally);
+		count_object(ours, &sight, search->tally);
 	}
-	return judge_tally(ours, &tally, more);
+	search->pages++;
+	search->seen += JB_ROOT_COUNT(items);
+	j = judge_tally(ours, search->tally, has_more(spec, page));
+	if (j.verdict == OPL_V_INCONCLUSIVE && strcmp(j.reason, MORE_PAGES) == 0)
+		search->before = page;
+	return j;
 }
 
 static Judgement
@@ -548,29 +578,62 @@ judge_one(const Spec *spec, const Ours *ours, Jsonb *body)
 	return judge_tally(ours, &tally, false);
 }
 
-Judgement
-classify_lookup(const Spec *spec, const Ours *ours, const Evidence *e)
+/* The body that an exchange brought which asked; NULL, and why there is none. */
+static Judgement
+judge_unread(const Evidence *e, Jsonb **body)
 {
-	Jsonb    *body;
-	Judgement j;
+	*body = NULL;
+	if (!e->sent)
+		return judge_unsent(e);
+	if (e->http_status < 200 || !(e->cut || is_whole(e)))
+		return judged(OPL_V_UNKNOWN, broken_reason(e));
+	if (!is_success(e))
+		return judged(OPL_V_UNKNOWN, status_reason(e->http_status));
+	if (e->cut)
+		return judged(OPL_V_UNKNOWN, "cut");
+	*body = read_body(e);
+	return judged(OPL_V_UNKNOWN, "unreadable");
+}
 
-	if (!spec->promises.recipe)
-		j = judged(OPL_V_UNKNOWN, "no_lookup");
-	else if (!e->sent)
-		j = judge_unsent(e);
-	else if (e->http_status < 200 || !(e->cut || is_whole(e)))
-		j = judged(OPL_V_UNKNOWN, broken_reason(e));
-	else if (!is_success(e))
-		j = judged(OPL_V_UNKNOWN, status_reason(e->http_status));
-	else if (e->cut)
-		j = judged(OPL_V_UNKNOWN, "cut");
-	else if ((body = read_body(e)) == NULL)
-		j = judged(OPL_V_UNKNOWN, "unreadable");
-	else
-		j = spec->lookup_one ? judge_one(spec, ours, body) : judge_list(spec, ours, body);
+/* Whatever went wrong with asking says nothing about the operation. */
+static Judgement
+asked(Judgement j, const Evidence *e)
+{
 	if (j.verdict == OPL_V_UNKNOWN || j.verdict == OPL_V_NOT_SENT ||
 		j.verdict == OPL_V_BLOCKED)
 		j.verdict = OPL_V_INCONCLUSIVE;
 	j.retry_at = retry_at(e);
 	return j;
+}
+
+Judgement
+classify_page(const Spec *spec, const Ours *ours, const Evidence *e, Search *search)
+{
+	Jsonb    *body;
+	Judgement j = judge_unread(e, &body);
+
+	search->before = NULL;
+	if (!spec->promises.recipe)
+		j = judged(OPL_V_UNKNOWN, "no_lookup");
+	else if (body != NULL)
+		j = spec->lookup_one ? judge_one(spec, ours, body)
+							 : judge_list(spec, ours, body, search);
+	return asked(j, e);
+}
+
+Judgement
+classify_lookup(const Spec *spec, const Ours *ours, const Evidence *e)
+{
+	Search search = {0};
+
+	return classify_page(spec, ours, e, &search);
+}
+
+Judgement
+classify_poll(const Spec *spec, const Ours *ours, const Evidence *e)
+{
+	Jsonb    *body;
+	Judgement j = judge_unread(e, &body);
+
+	return asked(body != NULL ? judge_one(spec, ours, body) : j, e);
 }

@@ -29,7 +29,25 @@ typedef struct Judgement
 
 extern Judgement classify_send(const Spec *spec, const Ours *ours,
 							   const Evidence *evidence);
+
+/* A lookup, page by page. Starts with zeroes. */
+typedef struct Search
+{
+	struct Tally *tally;  /* what the pages so far showed */
+	int           pages;  /* that were read */
+	int64         seen;   /* items on them */
+	Jsonb        *before; /* the last page, when the next must be read; else NULL */
+} Search;
+
+/* The next page of a list, or the one object, that a lookup brought. With
+ * search->before set the judgement stands only if nobody asks for the next page. */
+extern Judgement classify_page(const Spec *spec, const Ours *ours,
+							   const Evidence *evidence, Search *search);
+/* A lookup of one page. */
 extern Judgement classify_lookup(const Spec *spec, const Ours *ours,
 								 const Evidence *evidence);
+/* The one object that was asked for by its external id. */
+extern Judgement classify_poll(const Spec *spec, const Ours *ours,
+							   const Evidence *evidence);
 
 #endif

@@ -26,6 +26,7 @@
 #include "adopt.h"
 #include "catalog/pg_database.h"
 #include "claim.h"
+#include "finding.h"
 #include "flight.h"
 #include "guc.h"
 #include "home.h"
@@ -125,7 +126,8 @@ answer_nudge(Batch *batch, const LedgerOperation *operation, const LedgerDue *du
 	if (operation->op.state != OPL_UNKNOWN && operation->op.state != OPL_REVIEW &&
 		operation->op.state != OPL_ACCEPTED)
 		return;
-	if (operation->op.contradiction || !action->spec->promises.recipe)
+	if (operation->op.contradiction ||
+		!finding_promises(action->spec, operation, NULL).recipe)
 		return;
 	if (last != OPL_NEVER)
 		due_at = Max(due_at, last + action->spec->promises.initial);

@@ -13,6 +13,7 @@
 #include "flight.h"
 
 #include "errors.h"
+#include "finding.h"
 #include "freeze.h"
 #include "guc.h"
 #include "pace.h"
@@ -29,6 +30,7 @@ static dlist_head on_wire = DLIST_STATIC_INIT(on_wire);
 static dlist_head answered = DLIST_STATIC_INIT(answered);
 static int        n_on_wire = 0;
 static int        n_answered = 0;
+static bool       abandoned = false; /* nothing goes out any more */
 
 /* ----------------------------------------------------------------- prepare */
 
@@ -89,8 +91,11 @@ put_lookup(Exchange *exchange, const LedgerOperation *operation,
 	Request *out = &exchange->request;
 	Frozen   lookup;
 
-	profile_lookup(exchange->action->spec, operation->op_id, operation->op.generation,
-				   frozen->args, operation->external_id, &lookup);
+	exchange->poll = finding_polls(exchange->action->spec, operation, exchange->state);
+	(exchange->poll ? profile_poll : profile_lookup)(
+		exchange->action->spec, operation->op_id, operation->op.generation, frozen->args,
+		operation->external_id, &lookup);
+	exchange->first_url = lookup.url;
 	out->method = lookup.method;
 	out->url = lookup.url;
 	out->headers = with_secret(lookup.headers, lookup.nheaders, secret);
@@ -104,6 +109,8 @@ put_judgement(Exchange *exchange, OplVerdict verdict, const char *reason)
 	exchange->judgement.reason = MemoryContextStrdup(exchange->context, reason);
 	exchange->judgement.retry_at = OPL_NEVER;
 	exchange->judgement.same_generation = true;
+	if (exchange->started_at == 0)
+		exchange->started_at = exchange->evidence.started_at;
 	exchange->judged = true;
 }
 
@@ -282,18 +289,75 @@ flight_collect(void)
 	}
 }
 
+static Judgement
+classify(Exchange *exchange, const Ours *ours)
+{
+	const Spec *spec = exchange->action->spec;
+
+	if (exchange->step == OPL_STEP_SEND)
+		return classify_send(spec, ours, &exchange->evidence);
+	if (exchange->poll)
+		return classify_poll(spec, ours, &exchange->evidence);
+	return classify_page(spec, ours, &exchange->evidence, &exchange->search);
+}
+
+/* Evidence of all pages is kept as one, behind each other. */
 static void
+keep_page(Exchange *exchange)
+{
+	const Evidence *e = &exchange->evidence;
+
+	if (!exchange->headers)
+	{
+		exchange->headers = makeStringInfo();
+		exchange->bodies = makeStringInfo();
+	}
+	appendBinaryStringInfo(exchange->headers, e->headers, e->headers_len);
+	appendBinaryStringInfo(exchange->bodies, e->body, e->body_len);
+	appendStringInfoChar(exchange->bodies, '\n');
+}
+
+/* The next page of a lookup, which goes out at once: nothing needs to be stored
+ * for that. False: this was the last, or the last that we read. */
+static bool
+turn_page(Exchange *exchange)
+{
+	const Spec *spec = exchange->action->spec;
+	Search     *search = &exchange->search;
+	char       *url = NULL;
+
+	if (abandoned || !search->before || search->pages >= spec->lookup_pages)
+		return false;
+	if (spec->lookup_next)
+		url = profile_next_page(spec, exchange->first_url, search->before,
+								search->pages + 1, search->seen);
+	if (!url || strcmp(url, exchange->request.url) == 0)
+		return false;
+	keep_page(exchange);
+	exchange->request.url = url;
+	transport_forget(&exchange->evidence);
+	memset(&exchange->evidence, 0, sizeof(Evidence));
+	dlist_delete(&exchange->node);
+	dlist_push_tail(&on_wire, &exchange->node);
+	n_answered--;
+	n_on_wire++;
+	transport_send(&exchange->request, &exchange->evidence, exchange);
+	return true;
+}
+
+/* False: a part of the answer is still to come. */
+static bool
 judge(Exchange *exchange)
 {
 	MemoryContext old = MemoryContextSwitchTo(exchange->context);
 	Ours          ours = {exchange->op_id, exchange->generation};
-	const Spec   *spec = exchange->action->spec;
 
-	exchange->judgement = exchange->step == OPL_STEP_SEND
-							  ? classify_send(spec, &ours, &exchange->evidence)
-							  : classify_lookup(spec, &ours, &exchange->evidence);
-	exchange->judged = true;
+	if (exchange->started_at == 0)
+		exchange->started_at = exchange->evidence.started_at;
+	exchange->judgement = classify(exchange, &ours);
+	exchange->judged = !turn_page(exchange);
 	MemoryContextSwitchTo(old);
+	return exchange->judged;
 }
 
 /* Where the clock went backwards, the moment means nothing. */
@@ -317,10 +381,10 @@ among(const char *op_id, Exchange **answers, int n)
 int
 flight_answers(Exchange **answers, int max, TimestampTz now)
 {
-	dlist_iter iter;
-	int        n = 0;
+	dlist_mutable_iter iter;
+	int                n = 0;
 
-	dlist_foreach(iter, &answered)
+	dlist_foreach_modify(iter, &answered)
 	{
 		Exchange *exchange = dlist_container(Exchange, node, iter.cur);
 
@@ -329,9 +393,8 @@ flight_answers(Exchange **answers, int max, TimestampTz now)
 		if (is_kept(exchange, now) || trouble_avoids(exchange->op_id, now) ||
 			among(exchange->op_id, answers, n))
 			continue;
-		if (!exchange->judged)
-			judge(exchange);
-		answers[n++] = exchange;
+		if (exchange->judged || judge(exchange))
+			answers[n++] = exchange;
 	}
 	return n;
 }
@@ -428,6 +491,7 @@ flight_abandon(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
+	abandoned = true;
 	while (!dlist_is_empty(&on_wire))
 	{
 		Exchange *exchange =

@@ -11,6 +11,7 @@
 #include "exchange.h"
 #include "ledger.h"
 #include "lib/ilist.h"
+#include "lib/stringinfo.h"
 
 /* One exchange with a provider. Has a memory context of its own; outlives turns. */
 typedef struct Exchange
@@ -25,6 +26,12 @@ typedef struct Exchange
 	int           generation;
 	OplState      state; /* of the operation, since the claim */
 	TimestampTz   not_after;
+	bool          poll;       /* a lookup of one object, by its external id */
+	TimestampTz   started_at; /* of its first page */
+	Search        search;     /* the pages of a lookup so far */
+	const char   *first_url;
+	StringInfo    headers; /* of the pages before this one, NULL: it is the first */
+	StringInfo    bodies;  /* each with a line feed behind it */
 	Request       request;
 	Evidence      evidence;
 	Judgement     judgement; /* valid when judged */

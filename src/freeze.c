@@ -16,12 +16,16 @@
 #include "errors.h"
 #include "fields.h"
 #include "mb/pg_wchar.h"
+#include "scan.h"
 #include "secret.h"
 #include "template.h"
 #include "tree.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "wire.h"
+
+/* A longer cursor is none that a provider takes back. */
+#define LONGEST_CURSOR 2000
 
 /* ------------------------------------------------------------- arguments */
 
@@ -367,17 +371,82 @@ profile_freeze(const Spec *spec, const char *op_id, int generation, Jsonb *args,
 	render_body(spec, &scope, frozen);
 }
 
+static void
+freeze_get(const Spec *spec, const char *path, const JsonbValue *query, Scope *scope,
+		   Frozen *frozen)
+{
+	memset(frozen, 0, sizeof(*frozen));
+	frozen->method = pstrdup("GET");
+	frozen->url = render_url(spec, path, query, scope);
+	add_headers(spec, scope, NULL, BODY_NONE, frozen);
+}
+
 void
 profile_lookup(const Spec *spec, const char *op_id, int generation, Jsonb *args,
 			   const char *external_id, Frozen *frozen)
 {
 	Scope scope = make_scope(spec, op_id, generation, args);
 
-	memset(frozen, 0, sizeof(*frozen));
 	scope.external_id = external_id;
-	frozen->method = pstrdup("GET");
-	frozen->url = render_url(spec, spec->lookup_path, spec->lookup_query, &scope);
-	add_headers(spec, &scope, NULL, BODY_NONE, frozen);
+	freeze_get(spec, spec->lookup_path, spec->lookup_query, &scope, frozen);
+}
+
+void
+profile_poll(const Spec *spec, const char *op_id, int generation, Jsonb *args,
+			 const char *external_id, Frozen *frozen)
+{
+	Scope scope = make_scope(spec, op_id, generation, args);
+
+	scope.external_id = external_id;
+	freeze_get(spec, spec->poll_path, spec->poll_query, &scope, frozen);
+}
+
+static void
+push_string(JsonbParseState **state, JsonbIteratorToken token, char *text)
+{
+	JsonbValue value = {.type = jbvString};
+
+	value.val.string.val = text;
+	value.val.string.len = strlen(text);
+	pushJsonbValue(state, token, &value);
+}
+
+/* What "{0}", "{page}" and "{seen}" stand for; NULL: a cursor is missing. */
+static Jsonb *
+next_values(const Spec *spec, Jsonb *before, int number, int64 seen)
+{
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	for (int i = 0; i < spec->ncursors; i++)
+	{
+		char *cursor = path_text(spec->cursors[i], before);
+
+		if (cursor == NULL || strlen(cursor) > LONGEST_CURSOR)
+			return NULL;
+		push_string(&state, WJB_KEY, psprintf("%d", i));
+		push_string(&state, WJB_VALUE, cursor);
+	}
+	push_string(&state, WJB_KEY, "page");
+	push_string(&state, WJB_VALUE, psprintf("%d", number));
+	push_string(&state, WJB_KEY, "seen");
+	push_string(&state, WJB_VALUE, psprintf(INT64_FORMAT, seen));
+	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+}
+
+char *
+profile_next_page(const Spec *spec, const char *first_url, Jsonb *before, int number,
+				  int64 seen)
+{
+	Scope          scope = {.args = next_values(spec, before, number, seen)};
+	StringInfoData url;
+
+	if (scope.args == NULL)
+		return NULL;
+	initStringInfo(&url);
+	appendStringInfo(&url, "%s%c", first_url, strchr(first_url, '?') ? '&' : '?');
+	template_form(&url, spec->lookup_next, &scope);
+	return url.data;
 }
 
 /* ---------------------------------------------------------------- people */

@@ -38,6 +38,15 @@ extern char *profile_digest(const Frozen *frozen);
 extern char *profile_console(const Spec *spec, const char *op_id, int generation,
 							 Jsonb *args, const char *external_id);
 
+/* The object with this external id, asked for while it is not final. */
+extern void profile_poll(const Spec *spec, const char *op_id, int generation, Jsonb *args,
+						 const char *external_id, Frozen *frozen);
+
+/* The URL of page `number`, made from the first one's and the page before, which
+ * had `seen` items up to its end. NULL: that page does not say what comes next. */
+extern char *profile_next_page(const Spec *spec, const char *first_url, Jsonb *before,
+							   int number, int64 seen);
+
 /* The header that carries the secret, built when sending; NULL: none. Raises
  * OL008 without the value when the secret cannot be read or is no header text. */
 extern char *profile_auth_header(const Spec *spec, const char *secret_dir);

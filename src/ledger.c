@@ -904,6 +904,24 @@ put_evidence(Column *c, const Evidence *e)
 			  none || e->retry_after == 0);
 }
 
+/* Bytes, behind those of earlier pages. */
+static void
+put_behind(Column *c, StringInfo before, const char *data, size_t len)
+{
+	StringInfoData all;
+
+	if (!before)
+	{
+		put_bytes(c, data, len);
+		return;
+	}
+	initStringInfo(&all);
+	appendBinaryStringInfo(&all, before->data, before->len);
+	appendBinaryStringInfo(&all, data ? data : "", len);
+	put_bytes(c, all.data, all.len);
+	pfree(all.data);
+}
+
 static void
 put_attempt(Column *c, const LedgerAttempt *a)
 {
@@ -920,20 +938,21 @@ put_attempt(Column *c, const LedgerAttempt *a)
 	put_text(&c[8], a->external_id);
 	put_evidence(&c[9], e);
 	put_text(&c[17], a->request_id);
-	put_bytes(&c[18], e ? e->headers : NULL, e ? e->headers_len : 0);
-	put_bytes(&c[19], e ? e->body : NULL, e ? e->body_len : 0);
+	put_behind(&c[18], a->headers, e ? e->headers : NULL, e ? e->headers_len : 0);
+	put_behind(&c[19], a->bodies, e ? e->body : NULL, e ? e->body_len : 0);
 	put_text(&c[20], e && e->error[0] ? e->error : NULL);
+	put_datum(&c[21], Int32GetDatum(a->pages), a->pages <= 1);
 }
 
 void
 ledger_record(const LedgerAttempt *attempts, int n)
 {
-	Column columns[21];
+	Column columns[22];
 
-	columns_init(columns, statements[STMT_RECORD].args, 21, n);
+	columns_init(columns, statements[STMT_RECORD].args, 22, n);
 	for (int i = 0; i < n; i++)
 		put_attempt(columns, &attempts[i]);
-	run_columns(STMT_RECORD, columns, 21, (Datum) 0);
+	run_columns(STMT_RECORD, columns, 22, (Datum) 0);
 }
 
 bool

@@ -14,6 +14,7 @@
 #include "decide.h"
 #include "exchange.h"
 #include "home.h"
+#include "lib/stringinfo.h"
 #include "storage/itemptr.h"
 #include "utils/array.h"
 #include "utils/jsonb.h"
@@ -91,6 +92,9 @@ typedef struct LedgerAttempt
 	const char     *external_id;
 	const char     *request_id;
 	const Evidence *evidence; /* NULL: there was no exchange we saw the end of */
+	StringInfo      headers;  /* what came before it on earlier pages, NULL: nothing */
+	StringInfo      bodies;
+	int             pages; /* of a list that were read */
 	TimestampTz     started_at;
 	TimestampTz     finished_at;
 } LedgerAttempt;

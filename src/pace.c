@@ -20,7 +20,9 @@ typedef struct Pace
 	bool      paused;
 	int       sending;
 	int       looking;
-	OplMoment held_until;
+	OplMoment held_until;         /* sends */
+	OplMoment lookups_held_until; /* lookups */
+	OplMoment complained_at;
 } Pace;
 
 static HTAB *paces = NULL;
@@ -39,7 +41,7 @@ pace_of(const char *name)
 	if (!found)
 	{
 		memset((char *) pace + NAME_SIZE, 0, sizeof(Pace) - NAME_SIZE);
-		pace->held_until = OPL_NEVER;
+		pace->held_until = pace->lookups_held_until = pace->complained_at = OPL_NEVER;
 	}
 	return pace;
 }
@@ -60,18 +62,24 @@ lookup_places(const Pace *pace)
 	return pace->paused ? 1 : Max(1, pace->concurrency / 4);
 }
 
+static OplMoment *
+hold_of(Pace *pace, OplStep step)
+{
+	return step == OPL_STEP_LOOKUP ? &pace->lookups_held_until : &pace->held_until;
+}
+
 int
 pace_free(const char *name, OplStep step, int given_back)
 {
 	Pace *pace = pace_of(name);
 	int   places;
 
-	if (step == OPL_STEP_LOOKUP)
-		places = lookup_places(pace) - pace->looking;
-	else if (pace->paused || GetCurrentTimestamp() < pace->held_until)
+	if (GetCurrentTimestamp() < *hold_of(pace, step))
 		places = 0;
+	else if (step == OPL_STEP_LOOKUP)
+		places = lookup_places(pace) - pace->looking;
 	else
-		places = pace->concurrency - pace->sending;
+		places = pace->paused ? 0 : pace->concurrency - pace->sending;
 	return Max(0, Min(places, TOTAL_MAX - total) + given_back);
 }
 
@@ -96,9 +104,22 @@ pace_give(const char *name, OplStep step)
 }
 
 void
-pace_hold(const char *name, OplMoment until)
+pace_hold(const char *name, OplStep step, OplMoment until)
 {
-	Pace *pace = pace_of(name);
+	OplMoment *hold = hold_of(pace_of(name), step);
 
-	pace->held_until = Max(pace->held_until, until);
+	*hold = Max(*hold, until);
+}
+
+bool
+pace_complains(const char *name)
+{
+	Pace     *pace = pace_of(name);
+	OplMoment now = GetCurrentTimestamp();
+
+	if (pace->complained_at != OPL_NEVER && now >= pace->complained_at &&
+		now < pace->complained_at + OPL_MINUTE)
+		return false;
+	pace->complained_at = now;
+	return true;
 }

@@ -125,6 +125,19 @@ text_value(const char *text)
 	return value;
 }
 
+/* Where the external id may stand as well. */
+static void
+check_text_placeholders(const Spec *spec, const char *what, const char *path,
+						const char *text)
+{
+	JsonbValue value;
+
+	if (text == NULL)
+		return;
+	value = text_value(text);
+	check_placeholders(spec, what, path, &value, true);
+}
+
 static void
 check_all_placeholders(const Spec *spec, const char *what)
 {
@@ -135,17 +148,11 @@ check_all_placeholders(const Spec *spec, const char *what)
 	check_placeholders(spec, what, "request.query", spec->query, false);
 	check_placeholders(spec, what, body, spec->body, false);
 	check_placeholders(spec, what, "headers", spec->headers, false);
-	if (spec->console != NULL)
-	{
-		JsonbValue console = text_value(spec->console);
-
-		check_placeholders(spec, what, "console", &console, true);
-	}
-	if (spec->lookup_path == NULL)
-		return;
-	path = text_value(spec->lookup_path);
-	check_placeholders(spec, what, "lookup.path", &path, true);
+	check_text_placeholders(spec, what, "console", spec->console);
+	check_text_placeholders(spec, what, "lookup.path", spec->lookup_path);
 	check_placeholders(spec, what, "lookup.query", spec->lookup_query, true);
+	check_text_placeholders(spec, what, "poll.path", spec->poll_path);
+	check_placeholders(spec, what, "poll.query", spec->poll_query, true);
 }
 
 /* Does a placeholder in `value` have this name? */
@@ -189,6 +196,76 @@ check_marker(const Spec *spec, const char *what)
 			   "The lookup finds the object by it; \"{op_id}\" alone cannot tell "
 			   "generations apart.",
 			   "Send it in a field that the provider gives back, such as metadata.");
+}
+
+/* A poll is about one object that is known. */
+static void
+check_poll(const Spec *spec, const char *what)
+{
+	JsonbValue path;
+
+	if (spec->poll_path == NULL)
+		return;
+	path = text_value(spec->poll_path);
+	if (!has_name(&path, "external_id") && !has_name(spec->poll_query, "external_id"))
+		refuse(what, "poll", "must have \"{external_id}\" in its path or query",
+			   "It asks for the one object that an answer named.", NULL);
+	if (!spec->has_object)
+		refuse(what, "poll", "needs \"object\"",
+			   "Without it nothing can be read from what a poll brings.", NULL);
+}
+
+/* "{page}" or "{seen}", beside cursors. */
+static void
+check_next_name(const Spec *spec, const char *what, const char *name)
+{
+	char *end;
+
+	if (strcmp(name, "page") == 0 || strcmp(name, "seen") == 0)
+		return;
+	if (strtol(name, &end, 10) < spec->ncursors && *end == '\0')
+		return;
+	refuse(what, "lookup.next.query", "has a placeholder that stands for nothing",
+		   "There are {page}, the number of the page that is asked for, and {seen}, the "
+		   "items on those before.",
+		   "A cursor is a jsonpath into the page before, like \"$.next_cursor\".");
+}
+
+static void
+check_next(const Spec *spec, const char *what)
+{
+	ListCell      *cell;
+	JsonbIterator *it;
+	JsonbValue     v;
+	JsonbValue     twice;
+	int            token;
+
+	if (spec->lookup_next == NULL)
+		return;
+	if (spec->lookup_one)
+		refuse(what, "lookup.next", "needs \"lookup.items\"", "One object has no pages.",
+			   NULL);
+	if (spec->next_by_number && spec->lookup_more == NULL)
+		refuse(what, "lookup.next", "needs \"lookup.more\" where pages are counted",
+			   "Nothing else says which page is the last.", NULL);
+	foreach (cell, template_names(spec->lookup_next))
+		check_next_name(spec, what, lfirst(cell));
+	if (spec->lookup_query == NULL)
+		return;
+	it = JsonbIteratorInit(spec->lookup_query->val.binary.data);
+	while ((token = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+	{
+		char *name;
+
+		if (token != WJB_KEY)
+			continue;
+		name = pnstrdup(v.val.string.val, v.val.string.len);
+		if (json_member(&JsonbValueToJsonb(spec->lookup_next)->root, name, &twice))
+			refuse(what, psprintf("lookup.next.query.%s", name),
+				   "is in \"lookup.query\" too",
+				   "A parameter that the next page sets is not sent for the first.",
+				   NULL);
+	}
 }
 
 static void
@@ -425,7 +502,20 @@ any_success(const Spec *s)
 static bool
 one_page(const Spec *s)
 {
-	return s->promises.recipe && !s->lookup_one && s->lookup_more == NULL;
+	return s->promises.recipe && !s->lookup_one && s->lookup_more == NULL &&
+		   s->lookup_next == NULL;
+}
+
+static bool
+more_unread(const Spec *s)
+{
+	return s->lookup_more != NULL && s->lookup_next == NULL && !s->lookup_one;
+}
+
+static bool
+pages_shift(const Spec *s)
+{
+	return s->next_by_number;
 }
 
 static bool
@@ -437,6 +527,18 @@ lookup_by_id(const Spec *s)
 		return false;
 	path = text_value(s->lookup_path);
 	return has_name(&path, "external_id") || has_name(s->lookup_query, "external_id");
+}
+
+static bool
+has_rate(const Spec *s)
+{
+	return spec_says(s, "rate", NULL);
+}
+
+static bool
+has_undo(const Spec *s)
+{
+	return spec_says(s, "undo", NULL);
 }
 
 static bool
@@ -477,6 +579,12 @@ static const struct
 	{believed_by_id, "an answer is believed by its id alone: there is no "
 					 "\"object.marker\""},
 	{one_page, "a lookup believes its first page to be all: there is no \"lookup.more\""},
+	{more_unread, "a lookup whose list has more than one page proves nothing: there is "
+				  "no \"lookup.next\""},
+	{pages_shift, "a lookup that counts pages may miss an object while others vanish: "
+				  "use a cursor where the provider has one"},
+	{has_rate, "\"rate\" has no effect yet: only \"concurrency\" limits what is sent"},
+	{has_undo, "\"undo\" has no effect yet: nothing is undone by itself"},
 	{lookup_by_id, "a lookup needs the external id, which an operation whose answer is "
 				   "lost does not have"},
 	{missing_secret, "nothing can be sent: \"auth\" needs a secret, and there is none"},
@@ -524,6 +632,8 @@ profile_parse(const char *name, Jsonb *merged)
 	check_sense(spec, what);
 	check_all_placeholders(spec, what);
 	check_marker(spec, what);
+	check_next(spec, what);
+	check_poll(spec, what);
 	check_rules(spec, what);
 	check_auth(spec, what);
 	check_key(spec, what);

@@ -7,27 +7,10 @@
 
 #include "settle.h"
 
-#include "common/pg_prng.h"
+#include "finding.h"
 #include "pace.h"
 
-static bool
-has_failed(const LedgerOperation *operation, const char *id)
-{
-	for (int i = 0; i < operation->nfailed; i++)
-	{
-		if (strcmp(operation->failed_ids[i], id) == 0)
-			return true;
-	}
-	return false;
-}
-
-static OplObject
-object_of(const LedgerOperation *operation, const char *id)
-{
-	if (!id || !operation->external_id || has_failed(operation, operation->external_id))
-		return OPL_OBJECT_NONE;
-	return strcmp(operation->external_id, id) == 0 ? OPL_OBJECT_SAME : OPL_OBJECT_OTHER;
-}
+#define LOOKUP_HOLD_MAX (10 * OPL_MINUTE)
 
 /* Every claim and every change of state fences what was under way. */
 static bool
@@ -38,37 +21,23 @@ is_current(const Exchange *exchange, const LedgerOperation *operation)
 		   operation->op.state == exchange->state;
 }
 
-static OplFinding
-finding_of(const Exchange *exchange, const LedgerOperation *operation)
+static OplKind
+kind_of(const Exchange *exchange, const LedgerOperation *operation)
 {
-	const Judgement *judgement = &exchange->judgement;
-	OplFinding       finding = {.verdict = judgement->verdict,
-								.keyed = judgement->keyed,
-								.started_at = exchange->evidence.started_at,
-								.retry_at = judgement->retry_at,
-								.dice = pg_prng_double(&pg_global_prng_state)};
-
 	if (!is_current(exchange, operation))
-		finding.kind = OPL_KIND_LATE;
-	else
-		finding.kind = exchange->step == OPL_STEP_SEND ? OPL_KIND_SEND : OPL_KIND_LOOKUP;
-	finding.object = object_of(operation, judgement->external_id);
-	finding.object_failed =
-		judgement->external_id && has_failed(operation, judgement->external_id);
-	finding.same_generation =
-		judgement->same_generation && exchange->generation == operation->op.generation;
-	return finding;
+		return OPL_KIND_LATE;
+	return exchange->step == OPL_STEP_SEND ? OPL_KIND_SEND : OPL_KIND_LOOKUP;
 }
 
-/* The word for people: the decision's own, or what the answer said. */
-static const char *
-reason_of(const Judgement *judgement, const OplDecision *decision)
+static OplFinding
+finding_for(const Exchange *exchange, const LedgerOperation *operation)
 {
-	if (decision->reason || decision->after.state == OPL_CONFIRMED)
-		return decision->reason;
-	if (decision->after.state == OPL_FAILED && judgement->verdict == OPL_V_REJECTED)
-		return psprintf("rejected: %s", judgement->reason);
-	return judgement->reason;
+	OplFinding finding = finding_of(operation, &exchange->judgement,
+									kind_of(exchange, operation), exchange->started_at);
+
+	if (exchange->generation != operation->op.generation)
+		finding.same_generation = false;
+	return finding;
 }
 
 static void
@@ -84,8 +53,11 @@ add_attempt(Batch *batch, const Exchange *exchange)
 	attempt->external_id = exchange->judgement.external_id;
 	attempt->request_id = exchange->judgement.request_id;
 	attempt->evidence = &exchange->evidence;
-	attempt->started_at = exchange->evidence.started_at;
+	attempt->started_at = exchange->started_at;
 	attempt->finished_at = exchange->evidence.finished_at;
+	attempt->headers = exchange->headers;
+	attempt->bodies = exchange->bodies;
+	attempt->pages = exchange->search.pages;
 }
 
 static void
@@ -102,31 +74,77 @@ pause_provider(const Exchange *exchange)
 						 exchange->provider)));
 }
 
+/* The provider does not let us ask: nothing is learned until a person repairs it. */
+static bool
+is_denied(const Exchange *exchange)
+{
+	int status = exchange->evidence.http_status;
+
+	return status == 401 || status == 403 || status == 407 ||
+		   strcmp(exchange->judgement.reason, "secret") == 0;
+}
+
+/* Said now and then only: every lookup meets the same. */
+static void
+alarm(const Exchange *exchange)
+{
+	if (!pace_complains(exchange->provider))
+		return;
+	ereport(WARNING,
+			(errmsg("lookups of provider \"%s\" are refused: %s, seen by \"%s\"",
+					exchange->provider, exchange->judgement.reason, exchange->op_id),
+			 errhint("Operations whose answer was lost stay unknown until the credential "
+					 "is repaired.")));
+}
+
+/* Lookups are not put off for longer than their own back-off would. */
+static TimestampTz
+hold_until(const Exchange *exchange)
+{
+	TimestampTz at = exchange->judgement.retry_at;
+
+	if (exchange->step == OPL_STEP_LOOKUP)
+		at = Min(at, exchange->evidence.finished_at + LOOKUP_HOLD_MAX);
+	return at;
+}
+
+/* What the provider said about its pace, and about us. */
+static void
+heed(const Exchange *exchange, const OplDecision *decision)
+{
+	const Judgement *judgement = &exchange->judgement;
+	bool             throttled =
+		judgement->verdict == OPL_V_NOT_PROCESSED ||
+		(exchange->step == OPL_STEP_LOOKUP && judgement->external_id == NULL);
+
+	if (decision->pause)
+		pause_provider(exchange);
+	if (throttled && judgement->retry_at != OPL_NEVER)
+		pace_hold(exchange->provider, exchange->step, hold_until(exchange));
+	if (exchange->step == OPL_STEP_LOOKUP && is_denied(exchange))
+		alarm(exchange);
+}
+
 static void
 settle(Batch *batch, Exchange *exchange, LedgerOperation *operation, const LedgerDue *due)
 {
-	const OplPromises *promises = &exchange->action->spec->promises;
-	OplFinding         finding = finding_of(exchange, operation);
-	OplDecision        decision;
-	LedgerChange      *change;
+	OplPromises promises =
+		finding_promises(exchange->action->spec, operation, &exchange->judgement);
+	OplFinding    finding = finding_for(exchange, operation);
+	OplDecision   decision;
+	LedgerChange *change;
 
 	operation->op.not_after = exchange->not_after;
-	decision = opl_decide(&operation->op, promises, &finding, batch->now);
+	decision = opl_decide(&operation->op, &promises, &finding, batch->now);
 	add_attempt(batch, exchange);
 	batch->settled[batch->nsettled++] = exchange;
-	if (decision.pause)
-		pause_provider(exchange);
-	if (finding.verdict == OPL_V_NOT_PROCESSED && finding.retry_at != OPL_NEVER)
-		pace_hold(exchange->provider, finding.retry_at);
+	heed(exchange, &decision);
 	if (!decision.moved && !decision.note_failed)
 		return;
 	change = batch_change(batch, operation, &decision);
 	if (due)
 		change->due = due->row;
-	if (decision.moved)
-		change->reason = reason_of(&exchange->judgement, &decision);
-	change->external_id = decision.take_object ? exchange->judgement.external_id : NULL;
-	change->failed_id = decision.note_failed ? exchange->judgement.external_id : NULL;
+	finding_apply(change, &exchange->judgement);
 }
 
 /* The locked rows of what has an answer, sorted. */

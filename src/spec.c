@@ -196,6 +196,65 @@ read_items(const Place *place, const JsonbValue *value)
 }
 
 static void
+push_text(JsonbParseState **state, JsonbIteratorToken token, const char *text)
+{
+	JsonbValue value = {.type = jbvString};
+
+	value.val.string.val = pstrdup(text);
+	value.val.string.len = strlen(text);
+	pushJsonbValue(state, token, &value);
+}
+
+/* One parameter of the next page: a cursor ("$.next") becomes a placeholder. */
+static char *
+read_next_value(const Place *place, const JsonbValue *value)
+{
+	Spec     *spec = &((Draft *) place->base)->spec;
+	char     *text = field_text(place, value);
+	JsonPath *path = NULL;
+	Field     field = {.path = place->field->path};
+	Place     cursor = {place->reading, &field, place->path, &path};
+
+	if (*text != '$')
+		return text;
+	read_path(&cursor, value);
+	spec->cursors[spec->ncursors] = path;
+	return psprintf("{%d}", spec->ncursors++);
+}
+
+static void
+read_next_query(const Place *place, const JsonbValue *value)
+{
+	Spec            *spec = &((Draft *) place->base)->spec;
+	JsonbParseState *state = NULL;
+	JsonbIterator   *it;
+	JsonbValue       v;
+	int              token;
+
+	read_object(place, value);
+	spec->cursors =
+		palloc(sizeof(JsonPath *) * Max(JsonContainerSize(value->val.binary.data), 1));
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	it = JsonbIteratorInit(value->val.binary.data);
+	while ((token = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+	{
+		Place parameter = *place;
+		char *name;
+
+		if (token != WJB_KEY)
+			continue;
+		name = pnstrdup(v.val.string.val, v.val.string.len);
+		(void) JsonbIteratorNext(&it, &v, true);
+		if (v.type == jbvNull)
+			continue;
+		parameter.path = psprintf("%s.%s", place->path, name);
+		push_text(&state, WJB_KEY, name);
+		push_text(&state, WJB_VALUE, read_next_value(&parameter, &v));
+	}
+	spec->lookup_next = pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+}
+
+static void
 read_status(const Place *place, const JsonbValue *value)
 {
 	SpecRule *rule = place->base;
@@ -301,6 +360,7 @@ static const Field spec_fields[] = {
 	{"key.replayed",        read_replayed,   0,         SPEC(replayed),           0, 0, NULL},
 
 	{"object",              read_members,    0,         NOWHERE,                  0, 0, NULL},
+	{"object.is",           read_condition,  0,         SPEC(object.is),          0, 0, NULL},
 	{"object.id",           read_path,       REQUIRED,  SPEC(object.id),          0, 0, NULL},
 	{"object.marker",       read_path,       0,         SPEC(object.marker),      0, 0, NULL},
 	{"object.pending",      read_condition,  0,         SPEC(object.pending),     0, 0, NULL},
@@ -329,10 +389,13 @@ static const Field spec_fields[] = {
 	{"lookup.grade",        read_choice,     0,         SPEC(grade),              0, 0, grades},
 	{"lookup.lag",          read_duration,   0,         PROMISE(lag),             0, 0, NULL},
 	{"lookup.give_up",      read_duration,   0,         PROMISE(give_up),         1, 0, NULL},
-	{"lookup.page",         read_members,    0,         NOWHERE,                  0, 0, NULL},
-	{"lookup.page.limit",   read_integer,    0,         NOWHERE,                  1, 1000, NULL},
-	{"lookup.page.next",    read_any,        0,         NOWHERE,                  0, 0, NULL},
-	{"lookup.poll",         read_any,        0,         NOWHERE,                  0, 0, NULL},
+	{"lookup.next",         read_members,    0,         NOWHERE,                  0, 0, NULL},
+	{"lookup.next.query",   read_next_query, REQUIRED,  NOWHERE,                  0, 0, NULL},
+	{"lookup.pages",        read_integer,    0,         SPEC(lookup_pages),       1, 1000, NULL},
+
+	{"poll",                read_members,    0,         NOWHERE,                  0, 0, NULL},
+	{"poll.path",           read_url_path,   REQUIRED,  SPEC(poll_path),          0, 0, NULL},
+	{"poll.query",          read_object,     0,         SPEC(poll_query),         0, 0, NULL},
 
 	{"timeout",             read_members,    0,         NOWHERE,                  0, 0, NULL},
 	{"timeout.connect",     read_duration,   0,         SPEC(connect_timeout),    1000, HOUR, NULL},
@@ -368,6 +431,7 @@ set_defaults(Draft *draft)
 	spec->response_limit = MEGABYTE;
 	spec->method = "POST";
 	spec->key_max = 255;
+	spec->lookup_pages = 10;
 	spec->connect_timeout = 5 * OPL_SECOND;
 	spec->promises = (OplPromises){.ttl = 0,
 								   .stores = OPL_STORES_NOTHING,
@@ -413,6 +477,7 @@ derive(Draft *draft)
 	spec->has_object = spec->object.id != NULL;
 	p->recipe = spec_says(spec, "lookup", NULL);
 	spec->lookup_one = p->recipe && spec->lookup_items == NULL;
+	spec->next_by_number = spec->lookup_next != NULL && spec->ncursors == 0;
 	if (p->flight == 0)
 		p->flight = Max(p->timeout, OPL_MINUTE);
 	if (!spec_says(spec, "timeout", "connect"))

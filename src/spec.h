@@ -72,6 +72,7 @@ typedef struct SpecRule
 /* How an object of the provider is read. */
 typedef struct SpecObject
 {
+	JsonPath *is; /* holds for objects of this kind; NULL: for all */
 	JsonPath *id;
 	JsonPath *marker;
 	JsonPath *pending;
@@ -125,8 +126,17 @@ typedef struct Spec
 	JsonPath   *lookup_items;
 	JsonPath
 		*lookup_list; /* what lookup_items walks through: an array, or it is no page */
-	JsonPath *lookup_more;
-	Grade     grade;
+	JsonPath   *lookup_more;
+	JsonbValue *lookup_next; /* parameters of the next page, "{0}" the first cursor */
+	int         ncursors;
+	JsonPath  **cursors;        /* where a page shows them */
+	bool        next_by_number; /* no cursor: pages are counted */
+	int         lookup_pages;   /* at most */
+	Grade       grade;
+
+	/* one object by its external id, while it is not final; path NULL: no poll */
+	char       *poll_path;
+	JsonbValue *poll_query;
 
 	/* people */
 	bool  approval; /* born held */

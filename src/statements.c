@@ -182,17 +182,17 @@ const Statement statements[STMT_COUNT] = {
 		 "       reason, external_id, http_status, curl_code, bytes_sent, peer, "
 		 "connect_us,"
 		 "       first_byte_us, total_us, retry_after, request_id, response_headers,"
-		 "       response_body, error)"
+		 "       response_body, error, pages)"
 		 " SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
 		 "$14, $15,"
-		 "                      $16, $17, $18, $19, $20, $21)",
-		 21,
+		 "                      $16, $17, $18, $19, $20, $21, $22)",
+		 22,
 		 {TEXTARRAYOID,        INT4ARRAYOID,        TEXTARRAYOID,  INT4ARRAYOID,
 		  TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID,  TEXTARRAYOID,
 		  TEXTARRAYOID,        INT4ARRAYOID,        INT4ARRAYOID,  INT8ARRAYOID,
 		  TEXTARRAYOID,        INT4ARRAYOID,        INT4ARRAYOID,  INT4ARRAYOID,
 		  INT4ARRAYOID,        TEXTARRAYOID,        BYTEAARRAYOID, BYTEAARRAYOID,
-		  TEXTARRAYOID}},
+		  TEXTARRAYOID,        INT4ARRAYOID}},
 	[STMT_PAUSE] =
 		{"UPDATE @.op_provider SET paused = true, paused_at = $2, paused_note = $3"
 		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_provider"

@@ -141,6 +141,7 @@ CREATE TABLE op_attempt
 	response_headers bytea,
 	response_body    bytea,
 	error            text,
+	pages            integer,
 	PRIMARY KEY (op_id, n)
 );
 
@@ -148,7 +149,8 @@ COMMENT ON TABLE op_attempt IS 'Every exchange with a provider and what it showe
 COMMENT ON COLUMN op_attempt.verdict IS 'what the exchange proves, or lost: the process ended before its answer';
 COMMENT ON COLUMN op_attempt.bytes_sent IS 'bytes of the request that left; 0 is proof that nothing did';
 COMMENT ON COLUMN op_attempt.request_id IS 'the provider''s own id of the request, for its support';
-COMMENT ON COLUMN op_attempt.response_body IS 'bytes as they came, up to the response limit';
+COMMENT ON COLUMN op_attempt.response_body IS 'bytes as they came, up to the response limit; those of several pages one after the other, a line feed between them';
+COMMENT ON COLUMN op_attempt.pages IS 'pages of a lookup''s list that were read; NULL: one, or none';
 
 -- What people and rules did.
 CREATE TABLE op_event

@@ -78,6 +78,23 @@ BEGIN
 	hint := CASE WHEN status <> 'ok' THEN 'See op_timeline() of the oldest: do its lookups fail?' END;
 	RETURN NEXT;
 
+	check_name := 'lookup';
+	FOR v_count IN
+		SELECT d.provider, count(*) AS n, max(a.reason) AS reason, min(o.last_sent_at) AS oldest
+		  FROM op_due AS d
+		  JOIN op_operation AS o ON o.op_id = d.op_id
+		  JOIN op_attempt AS a ON a.op_id = o.op_id AND a.n = o.attempts
+		 WHERE d.step = 'lookup' AND a.kind = 'lookup'
+		   AND (a.http_status IN (401, 403, 407) OR a.reason = 'secret')
+		 GROUP BY d.provider ORDER BY d.provider
+	LOOP
+		status := 'critical';
+		detail := format('lookups of provider "%s" are refused (%s): %s operations, the oldest sent at %s',
+		                 v_count.provider, v_count.reason, v_count.n, v_count.oldest);
+		hint := 'Repair the credential or its rights; until then nobody finds out what happened.';
+		RETURN NEXT;
+	END LOOP;
+
 	check_name := 'review';
 	SELECT count(*) AS n, min(coalesce(o.last_sent_at, o.created_at)) AS oldest INTO v_count
 	  FROM op_operation AS o WHERE o.state = 'review';

@@ -1,0 +1,89 @@
+/*
+ * finding.c - judgement and operation -> finding.
+ */
+#include "postgres.h"
+
+#include "finding.h"
+
+#include "common/pg_prng.h"
+
+OplPromises
+finding_promises(const Spec *spec, const LedgerOperation *operation,
+				 const Judgement *judgement)
+{
+	OplPromises promises = spec->promises;
+	bool        known = operation->external_id != NULL ||
+				 (judgement != NULL && judgement->external_id != NULL);
+
+	promises.recipe = promises.recipe || (spec->poll_path != NULL && known);
+	return promises;
+}
+
+/* A list shows more than one object does; so it is preferred, but for what is
+ * known and only not final. */
+bool
+finding_polls(const Spec *spec, const LedgerOperation *operation, OplState state)
+{
+	if (spec->poll_path == NULL || operation->external_id == NULL)
+		return false;
+	return state == OPL_ACCEPTED || !spec->promises.recipe;
+}
+
+static bool
+has_failed(const LedgerOperation *operation, const char *id)
+{
+	for (int i = 0; i < operation->nfailed; i++)
+	{
+		if (strcmp(operation->failed_ids[i], id) == 0)
+			return true;
+	}
+	return false;
+}
+
+static OplObject
+object_of(const LedgerOperation *operation, const char *id)
+{
+	if (!id || !operation->external_id || has_failed(operation, operation->external_id))
+		return OPL_OBJECT_NONE;
+	return strcmp(operation->external_id, id) == 0 ? OPL_OBJECT_SAME : OPL_OBJECT_OTHER;
+}
+
+OplFinding
+finding_of(const LedgerOperation *operation, const Judgement *judgement, OplKind kind,
+		   TimestampTz started_at)
+{
+	const char *id = judgement->external_id;
+	OplFinding  finding = {.verdict = judgement->verdict,
+						   .kind = kind,
+						   .keyed = judgement->keyed,
+						   .started_at = started_at,
+						   .retry_at = judgement->retry_at,
+						   .object = object_of(operation, id),
+						   .object_failed = id && has_failed(operation, id),
+						   .same_generation = judgement->same_generation,
+						   .dice = pg_prng_double(&pg_global_prng_state)};
+
+	return finding;
+}
+
+/* The word for people: the decision's own, or what the evidence said. */
+static const char *
+reason_of(const Judgement *judgement, const OplDecision *decision)
+{
+	if (decision->reason || decision->after.state == OPL_CONFIRMED)
+		return decision->reason;
+	if (decision->after.state == OPL_FAILED && judgement->verdict == OPL_V_REJECTED)
+		return psprintf("rejected: %s", judgement->reason);
+	return judgement->reason;
+}
+
+void
+finding_apply(LedgerChange *change, const Judgement *judgement)
+{
+	const OplDecision *decision = &change->decision;
+
+	if (decision->moved)
+		change->reason = reason_of(judgement, decision);
+	change->external_id = decision->take_object ? judgement->external_id : NULL;
+	change->failed_id = decision->note_failed ? judgement->external_id : NULL;
+}

@@ -1,0 +1,31 @@
+/*
+ * finding.h - what a judgement means beside the operation that it is about.
+ *
+ * Worker, webhooks and whoever else brings evidence meet here: the same finding,
+ * the same decision, the same words.
+ */
+#ifndef OPL_FINDING_H
+#define OPL_FINDING_H
+
+#include "postgres.h"
+
+#include "classify.h"
+#include "ledger.h"
+#include "spec.h"
+
+/* What the provider promises about an operation. Where its object is known, a
+ * poll is a lookup. `judgement` NULL: nothing new is known. */
+extern OplPromises finding_promises(const Spec *spec, const LedgerOperation *operation,
+									const Judgement *judgement);
+
+/* Is the operation asked after by its external id, and not in a list? */
+extern bool finding_polls(const Spec *spec, const LedgerOperation *operation,
+						  OplState state);
+
+extern OplFinding finding_of(const LedgerOperation *operation, const Judgement *judgement,
+							 OplKind kind, TimestampTz started_at);
+
+/* What is to be stored: its words, and whose object it is. */
+extern void finding_apply(LedgerChange *change, const Judgement *judgement);
+
+#endif
