@@ -95,7 +95,7 @@ subtest 'absent is what no page shows' => sub {
     is(join(' ', map { "$_->{verdict}/" . ($_->{pages} // 1) } @lookups[ 0, 1, -1 ]), 'inconclusive/1 inconclusive/1 absent/3', 'three pages, none is ours');
     my ($first, $second) = attempts($node, 'ghost', kind => 'send');
     is($forgetful->effects_of('ghost'), 1, 'one effect');
-    my $quiet = value(sprintf q{SELECT %s::timestamptz > %s::timestamptz + interval '3 s'}, map { sql_text($_) } $lookups[-1]{started_at}, $first->{started_at});
+    my $quiet = value(sprintf q{SELECT %s::timestamptz > %s::timestamptz + interval '2.5 s'}, map { sql_text($_) } $lookups[-1]{started_at}, $first->{started_at});
     is($quiet, 't', 'sent again only after a lookup that started quiet');
 };
 
