@@ -25,6 +25,7 @@
 #include "access/xact.h"
 #include "adopt.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_extension.h"
 #include "claim.h"
 #include "finding.h"
 #include "flight.h"
@@ -33,6 +34,7 @@
 #include "ledger.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "postmaster/interrupt.h"
 #include "settle.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -82,18 +84,18 @@ begin(void)
 	MemoryContextSwitchTo(turn_context);
 }
 
-/* A stop that comes while the commit waits for a standby ends the wait; the
- * interrupt it leaves behind must be taken before anything is sent. */
+/* On disk whatever synchronous_commit says; a stronger setting is kept. A stop that
+ * comes while the commit waits for a standby ends the wait. */
 static void
 commit(void)
 {
 	PopActiveSnapshot();
+	ForceSyncCommit();
 	if (dispatch_committing)
 		dispatch_committing(true);
 	CommitTransactionCommand();
 	if (dispatch_committing)
 		dispatch_committing(false);
-	CHECK_FOR_INTERRUPTS();
 	pgstat_report_stat(false);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
@@ -109,6 +111,17 @@ ddl_waits(void)
 		return true;
 	LockRelease(&tag, RowExclusiveLock, false);
 	return false;
+}
+
+/* While we hold it, until the end of the transaction, our tables stay. False: a
+ * DROP EXTENSION has it. */
+static bool
+hold_extension(void)
+{
+	LOCKTAG tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, ExtensionRelationId, my_extension, 0);
+	return LockAcquire(&tag, AccessShareLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
 /* ------------------------------------------------------------------- nudges */
@@ -311,7 +324,7 @@ finish(Batch *batch)
 {
 	for (int i = 0; i < batch->nsettled; i++)
 		flight_settled(batch->settled[i]);
-	flight_depart();
+	flight_depart(!ShutdownRequestPending);
 	if (batch->ended)
 		wake_waiters();
 	wake_turned(flight_in_hand(), flight_oldest_kept());
@@ -332,9 +345,12 @@ dispatch_turn(bool claiming)
 	ticked = batch->now >= ticked_at + TICK || batch->now < ticked_at;
 	if (ticked)
 		ticked_at = batch->now;
+	if (!hold_extension())
+		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						errmsg("extension op_ledger is being dropped")));
 	if (home_extension(&schema) != my_extension)
 		result = TURN_NO_EXTENSION;
-	else if ((ticked || wake_take_yield()) && ddl_waits())
+	else if (claiming && (ticked || wake_take_yield()) && ddl_waits())
 		result = TURN_YIELD;
 	else
 	{
@@ -373,17 +389,22 @@ dispatch_failed(int sqlstate, const char *message)
 
 /* ------------------------------------------------------------ start and stop */
 
-bool
+TurnResult
 dispatch_start(int64 *epoch)
 {
-	Oid schema;
+	TurnResult result = TURN_DONE;
+	Oid        schema;
 
 	if (!turn_context)
 		turn_context = AllocSetContextCreate(TopMemoryContext, "op_ledger turn",
 											 ALLOCSET_DEFAULT_SIZES);
 	begin();
 	my_extension = home_extension(&schema);
-	if (OidIsValid(my_extension))
+	if (!OidIsValid(my_extension))
+		result = TURN_NO_EXTENSION;
+	else if (!hold_extension())
+		result = TURN_YIELD;
+	else
 	{
 		ledger_begin(schema);
 		my_epoch = ledger_new_epoch();
@@ -393,7 +414,7 @@ dispatch_start(int64 *epoch)
 	commit();
 	MemoryContextReset(turn_context);
 	*epoch = my_epoch;
-	return OidIsValid(my_extension);
+	return result;
 }
 
 static long

@@ -10,11 +10,11 @@ typedef enum TurnResult
 {
 	TURN_DONE,
 	TURN_NO_EXTENSION, /* it is not, or no longer, in this database */
-	TURN_YIELD         /* DDL waits for the database */
+	TURN_YIELD         /* DDL waits for the database, or for the extension */
 } TurnResult;
 
-/* Take a new epoch, and what dead ones left. False: the extension is not here. */
-extern bool dispatch_start(int64 *epoch);
+/* Take a new epoch, and what dead ones left. */
+extern TurnResult dispatch_start(int64 *epoch);
 
 /* Milliseconds until a turn is worth a transaction; 0: now. */
 extern long dispatch_wait(bool woken);

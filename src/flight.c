@@ -114,6 +114,18 @@ put_judgement(Exchange *exchange, OplVerdict verdict, const char *reason)
 	exchange->judged = true;
 }
 
+/* The wire stands still: where no byte left, none will. */
+static void
+put_abandoned(Exchange *exchange)
+{
+	if (exchange->step == OPL_STEP_LOOKUP)
+		put_judgement(exchange, OPL_V_INCONCLUSIVE, "lost");
+	else if (exchange->evidence.sent)
+		put_judgement(exchange, OPL_V_UNKNOWN, "lost");
+	else
+		put_judgement(exchange, OPL_V_NOT_SENT, "stopped");
+}
+
 /* Never handed to the wire; the next turn settles it. */
 static void
 answer_blocked(Exchange *exchange, const char *reason, const char *why, TimestampTz now)
@@ -251,8 +263,16 @@ flight_discard(void)
 		forget(dlist_container(Exchange, node, dlist_pop_head_node(&prepared)));
 }
 
+static void
+withhold(Exchange *exchange)
+{
+	exchange->evidence.started_at = exchange->evidence.finished_at =
+		GetCurrentTimestamp();
+	put_abandoned(exchange);
+}
+
 void
-flight_depart(void)
+flight_depart(bool send)
 {
 	forget_auth();
 	while (!dlist_is_empty(&prepared))
@@ -260,6 +280,8 @@ flight_depart(void)
 		Exchange *exchange =
 			dlist_container(Exchange, node, dlist_pop_head_node(&prepared));
 
+		if (!exchange->judged && !send)
+			withhold(exchange);
 		if (exchange->judged)
 		{
 			dlist_push_tail(&answered, &exchange->node);
@@ -498,9 +520,7 @@ flight_abandon(void)
 			dlist_container(Exchange, node, dlist_pop_head_node(&on_wire));
 
 		exchange->evidence.finished_at = now;
-		put_judgement(
-			exchange,
-			exchange->step == OPL_STEP_SEND ? OPL_V_UNKNOWN : OPL_V_INCONCLUSIVE, "lost");
+		put_abandoned(exchange);
 		dlist_push_tail(&answered, &exchange->node);
 		n_on_wire--;
 		n_answered++;

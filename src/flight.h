@@ -47,8 +47,9 @@ extern void flight_prepare(const LedgerOperation *operation, const LedgerRequest
 /* The commit did not happen: nothing was claimed. */
 extern void flight_discard(void);
 
-/* The commit happened: all that is prepared goes to the wire. */
-extern void flight_depart(void);
+/* The commit happened: all that is prepared goes to the wire; or, since a stop was
+ * asked for, never does. */
+extern void flight_depart(bool send);
 
 /* Let the wire work, and take in what ended. */
 extern void flight_collect(void);
@@ -76,7 +77,7 @@ extern void flight_keep(Exchange *exchange, TimestampTz now);
 extern TimestampTz flight_oldest_kept(void);
 
 /* The process is about to leave, and drives the wire no more: what has no answer
- * is answered with "lost". */
+ * is answered with "lost", or is proven not to have been sent. */
 extern void flight_abandon(void);
 
 #endif

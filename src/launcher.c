@@ -58,7 +58,8 @@ typedef struct Known
 static Known      *known = NULL;
 static int         nknown = 0;
 static int         known_size = 0;
-static TimestampTz complained_at = 0;
+static TimestampTz asked_at = 0; /* somebody committed a CREATE EXTENSION */
+static bool        complained = false;
 
 void
 launcher_register(void)
@@ -110,6 +111,9 @@ remember(Oid database)
 	entry->present = true;
 }
 
+/* What DROP DATABASE leaves when it is interrupted. */
+#define INVALID_DATABASE (-2)
+
 /* Databases that may have a worker: connectable, no template, allowed. */
 static void
 scan_databases(void)
@@ -126,6 +130,7 @@ scan_databases(void)
 		Form_pg_database row = (Form_pg_database) GETSTRUCT(tuple);
 
 		if (row->datallowconn && !row->datistemplate &&
+			row->datconnlimit != INVALID_DATABASE &&
 			guc_allows_database(NameStr(row->datname)))
 			remember(row->oid);
 	}
@@ -165,7 +170,9 @@ plan_restart(const SlotReport *slot, TimestampTz now)
 	switch (slot->end)
 	{
 		case END_ABSENT:
-			entry->next_at = now + ABSENT_WAIT;
+			/* It may have looked before the extension was there, or was there again. */
+			if (slot->epoch == 0 && entry->started_at >= asked_at)
+				entry->next_at = now + ABSENT_WAIT;
 			entry->wait = FIRST_WAIT;
 			break;
 		case END_YIELDED:
@@ -183,7 +190,8 @@ plan_restart(const SlotReport *slot, TimestampTz now)
 	}
 }
 
-/* Frees the slots whose process ended. Returns how many are starting. */
+/* Frees the slots whose process ended, and tells workers that are not wanted any
+ * more. Returns how many are starting. */
 static int
 reap(TimestampTz now)
 {
@@ -203,6 +211,8 @@ reap(TimestampTz now)
 		}
 		else if (slot.state == SLOT_STARTING)
 			starting++;
+		else if (slot.state == SLOT_RUNNING && !entry)
+			wake_dismiss(i);
 	}
 	return starting;
 }
@@ -224,16 +234,16 @@ start_worker(int slot)
 	return RegisterDynamicBackgroundWorker(&worker, NULL);
 }
 
+/* Said once, until there was a process again. */
 static void
-complain(TimestampTz now)
+complain(bool enough)
 {
-	if (now - complained_at < ABSENT_WAIT)
-		return;
-	complained_at = now;
-	ereport(WARNING, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					  errmsg("op_ledger found no free background worker slot"),
-					  errdetail("Operations are recorded and wait."),
-					  errhint("Raise max_worker_processes and restart the server.")));
+	if (!enough && !complained)
+		ereport(WARNING, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+						  errmsg("op_ledger found no free background worker slot"),
+						  errdetail("Operations are recorded and wait."),
+						  errhint("Raise max_worker_processes and restart the server.")));
+	complained = !enough;
 }
 
 /* Starts what is due, a few at a time. False: no process was to be had. */
@@ -284,6 +294,7 @@ sleep_time(TimestampTz now, bool short_of_slots)
 static void
 forget_absences(TimestampTz now)
 {
+	asked_at = now;
 	for (int i = 0; i < nknown; i++)
 		known[i].next_at = Min(known[i].next_at, now);
 }
@@ -307,8 +318,7 @@ look_around(void)
 		enough = start_due(now, reap(now));
 	else
 		reap(now);
-	if (!enough)
-		complain(now);
+	complain(enough);
 	sleep_ms = opl_enabled ? sleep_time(now, !enough) : 60 * 1000L;
 	PopActiveSnapshot();
 	CommitTransactionCommand();
@@ -333,7 +343,7 @@ op_ledger_launcher_main(Datum unused)
 		(void) reactor_wait(sleep_ms, PG_WAIT_EXTENSION);
 		CHECK_FOR_INTERRUPTS();
 		if (ShutdownRequestPending)
-			proc_exit(0);
+			proc_exit(1); /* after 0 the postmaster would not start it again */
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;

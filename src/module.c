@@ -18,14 +18,19 @@ extern PGDLLEXPORT void _PG_init(void);
 
 static object_access_hook_type prev_object_access = NULL;
 
-/* DROP DATABASE waits for our worker to leave: tell it at once. */
+/* DROP DATABASE waits for our worker to leave: tell it at once. And a database that
+ * came or changed may want one, or no more. */
 static void
 on_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
 {
 	if (prev_object_access)
 		prev_object_access(access, classId, objectId, subId, arg);
-	if (access == OAT_DROP && classId == DatabaseRelationId)
+	if (classId != DatabaseRelationId)
+		return;
+	if (access == OAT_DROP)
 		wake_yield(objectId);
+	else if (access == OAT_POST_CREATE || access == OAT_POST_ALTER)
+		wake_databases_at_commit();
 }
 
 /* Loaded later than at the server's start, settings and shared memory are not to

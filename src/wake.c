@@ -29,6 +29,7 @@ typedef struct Slot
 	Latch     *latch; /* of the worker while it lives */
 	bool       nudged;
 	bool       yield;
+	bool       dismissed;
 } Slot;
 
 typedef struct Shared
@@ -52,6 +53,7 @@ static struct
 	bool waiters;
 	bool nudge;
 	bool launcher;
+	bool databases;
 } pending;
 
 static shmem_request_hook_type prev_request_hook = NULL;
@@ -178,10 +180,10 @@ wake_own_worker(bool nudge)
 }
 
 static void
-wake_launcher(void)
+wake_launcher(bool scan)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	shared->scan = true;
+	shared->scan = shared->scan || scan;
 	if (shared->launcher)
 		SetLatch(shared->launcher);
 	LWLockRelease(shared->lock);
@@ -196,12 +198,15 @@ at_transaction_end(XactEvent event, void *arg)
 			wake_own_worker(pending.nudge);
 		if (pending.waiters)
 			ConditionVariableBroadcast(&shared->ended);
-		if (pending.launcher)
-			wake_launcher();
+		if (pending.launcher || pending.databases)
+			wake_launcher(pending.launcher);
 	}
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
 		event == XACT_EVENT_PREPARE)
-		pending.worker = pending.waiters = pending.nudge = pending.launcher = false;
+	{
+		pending.worker = pending.waiters = pending.nudge = false;
+		pending.launcher = pending.databases = false;
+	}
 }
 
 /* Once per backend. Asked for inside a transaction, where errors are allowed. */
@@ -240,6 +245,12 @@ void
 wake_launcher_at_commit(void)
 {
 	pending.launcher = register_once();
+}
+
+void
+wake_databases_at_commit(void)
+{
+	pending.databases = register_once();
 }
 
 /* --------------------------------------------------------- waiting for ends */
@@ -357,6 +368,13 @@ wake_take_yield(void)
 	return take_flag(&shared->slots[my_slot].yield);
 }
 
+/* Asked for in every loop, so without the lock: whoever says it sets our latch after. */
+bool
+wake_dismissed(void)
+{
+	return *(volatile bool *) &shared->slots[my_slot].dismissed;
+}
+
 void
 wake_turned(int in_flight, TimestampTz held_since)
 {
@@ -419,6 +437,16 @@ wake_slot(int slot)
 	report = shared->slots[slot].report;
 	LWLockRelease(shared->lock);
 	return report;
+}
+
+void
+wake_dismiss(int slot)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->slots[slot].dismissed = true;
+	if (shared->slots[slot].latch)
+		SetLatch(shared->slots[slot].latch);
+	LWLockRelease(shared->lock);
 }
 
 int

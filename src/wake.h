@@ -53,7 +53,8 @@ extern bool wake_available(void);
 extern void wake_worker_at_commit(void);
 extern void wake_waiters_at_commit(void);
 extern void wake_nudge_at_commit(void);
-extern void wake_launcher_at_commit(void);
+extern void wake_launcher_at_commit(void);  /* a database may want a worker now */
+extern void wake_databases_at_commit(void); /* databases came or changed */
 
 /* The worker of this database; state FREE when there is none. */
 extern SlotReport wake_report(Oid database);
@@ -72,6 +73,7 @@ extern void wake_running(int64 epoch); /* the extension is here */
 extern void wake_leaving(SlotEnd end); /* said before proc_exit */
 extern bool wake_take_nudged(void);    /* somebody asked again, since last time */
 extern bool wake_take_yield(void);
+extern bool wake_dismissed(void); /* this database is to have no worker */
 extern void wake_turned(int in_flight, TimestampTz held_since);
 extern void wake_turn_failed(const char *failure);
 extern void wake_waiters(void); /* operations ended: after the commit */
@@ -81,6 +83,7 @@ extern void       wake_launcher_start(void);
 extern bool       wake_take_scan(void); /* a database was told to want a worker */
 extern int        wake_slot_count(void);
 extern SlotReport wake_slot(int slot);
+extern void       wake_dismiss(int slot);       /* its worker leaves */
 extern int        wake_slot_take(Oid database); /* a free slot, now STARTING; -1: none */
 extern void       wake_slot_free(int slot);
 

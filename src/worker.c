@@ -35,10 +35,16 @@
 
 /* A stop waits this long for answers that are under way. */
 #define GRACE (1000 * INT64CONST(1000))
+#define TRY_AGAIN_MS 10
 
 #define TELL_AGAIN (60 * INT64CONST(1000000))
 
 static volatile sig_atomic_t committing = false;
+
+/* On its way out: as what, and until when answers are waited for. */
+static bool        leaving = false;
+static SlotEnd     leaving_as;
+static TimestampTz leaving_until;
 
 /* ----------------------------------------------------------------- signals */
 
@@ -59,11 +65,24 @@ handle_sigterm(SIGNAL_ARGS)
 	errno = saved;
 }
 
+/* A lock that is not to be had within lock_timeout comes as SIGINT; so does
+ * pg_cancel_backend(), which must not end the wait for a standby: what would go out
+ * afterwards is marked here alone. */
+static void
+handle_sigint(SIGNAL_ARGS)
+{
+	if (!committing)
+		StatementCancelHandler(postgres_signal_arg);
+}
+
 static void
 around_commit(bool begins)
 {
 	committing = begins;
-	if (begins && ShutdownRequestPending)
+	QueryCancelPending = false;
+	if (!begins)
+		ProcDiePending = false; /* the loop sees to the stop, in order */
+	else if (ShutdownRequestPending)
 	{
 		ProcDiePending = true;
 		InterruptPending = true;
@@ -103,14 +122,6 @@ pin_settings(void)
 		SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 }
 
-/* The mark must be on disk before a byte leaves. A stronger setting is kept. */
-static void
-pin_durability(void)
-{
-	if (synchronous_commit < SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
-		SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
-}
-
 /* ------------------------------------------------------------------ leaving */
 
 static void
@@ -120,22 +131,41 @@ leave(SlotEnd end)
 	proc_exit(0);
 }
 
-/* No new claims, a short grace for answers, and the rest is unknown. */
 static void
-leave_in_order(SlotEnd end)
+wait_for_answers(void)
 {
-	TimestampTz until = GetCurrentTimestamp() + GRACE;
-
-	while (flight_on_wire() > 0 && GetCurrentTimestamp() < until)
+	while (flight_on_wire() > 0 && GetCurrentTimestamp() < leaving_until)
 	{
-		long left = (long) ((until - GetCurrentTimestamp()) / 1000) + 1;
+		long left = (long) ((leaving_until - GetCurrentTimestamp()) / 1000) + 1;
 		long wire = transport_timeout();
 
 		(void) reactor_wait(wire < 0 ? left : Min(left, wire), PG_WAIT_EXTENSION);
 		flight_collect();
 	}
-	dispatch_abandon();
-	leave(end);
+}
+
+/* No new claims, a short grace for answers, and the rest is unknown. When that
+ * fails the loop comes here again, until the grace is over: what was not written
+ * then, the next worker finds by its epoch. */
+static void
+leave_in_order(SlotEnd end)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (!leaving)
+	{
+		leaving = true;
+		leaving_as = end;
+		leaving_until = now + GRACE;
+		wait_for_answers();
+		dispatch_abandon();
+	}
+	else if (now < leaving_until)
+	{
+		(void) reactor_wait(TRY_AGAIN_MS, PG_WAIT_EXTENSION);
+		dispatch_abandon();
+	}
+	leave(leaving_as);
 }
 
 static void
@@ -146,9 +176,8 @@ handle_interrupts(void)
 	{
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
-		pin_durability();
 	}
-	if (ShutdownRequestPending || !opl_enabled)
+	if (leaving || ShutdownRequestPending || !opl_enabled || wake_dismissed())
 		leave_in_order(END_STOPPED);
 }
 
@@ -235,7 +264,7 @@ recover(void)
 	pgstat_report_wait_end();
 	pgstat_report_activity(STATE_IDLE, NULL);
 	FlushErrorState();
-	committing = false;
+	around_commit(false);
 	dispatch_failed(error->sqlerrcode, error->message);
 	FreeErrorData(error);
 	RESUME_INTERRUPTS();
@@ -263,16 +292,24 @@ op_ledger_worker_main(Datum slot)
 
 	pqsignal(SIGTERM, handle_sigterm);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGINT, SIG_IGN); /* a turn is done or not, never cancelled */
+	pqsignal(SIGINT, handle_sigint);
 	BackgroundWorkerUnblockSignals();
 
 	database = wake_attach(DatumGetInt32(slot));
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	pin_settings();
-	pin_durability();
 	dispatch_committing = around_commit;
-	if (!dispatch_start(&epoch))
-		leave(END_ABSENT);
+	switch (dispatch_start(&epoch))
+	{
+		case TURN_DONE:
+			break;
+		case TURN_NO_EXTENSION:
+			leave(END_ABSENT);
+			break;
+		case TURN_YIELD:
+			leave(END_YIELDED);
+			break;
+	}
 	wake_running(epoch);
 	transport_start();
 	reactor_start(transport_descriptor());
