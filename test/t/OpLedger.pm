@@ -13,6 +13,7 @@ use File::Basename qw(dirname);
 use JSON::PP ();
 use OpLedger::Server;
 use POSIX ();
+use Time::HiRes ();
 
 our @EXPORT = qw(
   new_node start_provider start_proxy start_stripe_mock certificate
@@ -478,6 +479,91 @@ sub status_kb
     my ($pid, $name) = @_;
     my ($kb) = PostgreSQL::Test::Utils::slurp_file("/proc/$pid/status") =~ /^$name:\s+(\d+) kB/m;
     return $kb;
+}
+
+# ---------------------------------------------------------------------------------------------
+# Processes and time
+# ---------------------------------------------------------------------------------------------
+
+push @EXPORT, qw(within worker_row no_worker launcher_pid log_position log_since complaints sqlstate_of hang_all);
+
+# One test: it takes at most this long. Returns what the code returned.
+sub within
+{
+    my ($seconds, $name, $code) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $start  = Time::HiRes::time();
+    my $result = $code->();
+    my $took   = Time::HiRes::time() - $start;
+    cmp_ok($took, '<', $seconds, sprintf '%s (%.2f s, less than %s s)', $name, $took, $seconds);
+    return $result;
+}
+
+# The worker as pg_stat_activity shows it.
+sub worker_row
+{
+    my ($node, %opts) = @_;
+    my $db = $opts{database} || 'postgres';
+    return from_json($node->safe_psql('postgres',
+        "SELECT coalesce((SELECT to_jsonb(a) FROM pg_stat_activity a WHERE backend_type = 'op_ledger worker' AND datname = '$db'), '{}')"));
+}
+
+sub no_worker
+{
+    my ($node, %opts) = @_;
+    my $db = $opts{database} || 'postgres';
+    my $and = $opts{pid} ? " AND pid = $opts{pid}" : '';
+    return wait_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'op_ledger worker' AND datname = '$db'$and",
+        "the end of the worker of $db");
+}
+
+sub launcher_pid
+{
+    my ($node, %opts) = @_;
+    my $not = $opts{not} || 0;
+    my $find = "FROM pg_stat_activity WHERE backend_type = 'op_ledger launcher' AND pid <> $not";
+    wait_sql($node, "SELECT count(*) = 1 $find", 'a launcher');
+    return $node->safe_psql('postgres', "SELECT pid $find");
+}
+
+sub log_position { return -s $_[0]->logfile || 0; }
+
+sub log_since
+{
+    my ($node, $position) = @_;
+    return PostgreSQL::Test::Utils::slurp_file($node->logfile, $position);
+}
+
+# Its lines of this level and above, in one text.
+sub complaints
+{
+    my ($node, $position, $levels) = @_;
+    return join "\n", grep { /\b(?:$levels): / } split /\n/, log_since($node, $position);
+}
+
+# The SQLSTATE that a statement ends with; 00000: none.
+sub sqlstate_of
+{
+    my ($node, $sql, %opts) = @_;
+    my ($rc, $out, $err) = $node->psql($opts{database} || 'postgres', $sql, on_error_stop => 1, extra_params => [ '-v', 'VERBOSITY=sqlstate' ]);
+    return $err =~ /ERROR:\s+([0-9A-Z]{5})/ ? $1 : $rc == 0 ? '00000' : "no SQLSTATE: $err";
+}
+
+# Submits operations PREFIX-1 .. PREFIX-n whose requests are taken, take effect and are never answered.
+sub hang_all
+{
+    my ($node, $double, $action, $prefix, $n, %opts) = @_;
+    my @ops = map { "$prefix-$_" } 1 .. $n;
+    $double->script(map { { match => { kind => 'send', op => $_ }, do => $opts{do} || 'hang' } } @ops);
+    $node->safe_psql($opts{database} || 'postgres', sprintf q{
+        SELECT count(op_submit(op, %s, jsonb_build_object('payment_intent', 'pi_' || op, 'amount', 1))) FROM unnest(ARRAY[%s]) op},
+        sql_text($action), join ',', map { sql_text($_) } @ops);
+    for my $op (@ops)
+    {
+        $double->wait(effects => 1, op => $op) if ($opts{do} || 'hang') eq 'hang';
+        $double->wait(requests => 1, kind => 'send', op => $op) if ($opts{do} || 'hang') ne 'hang';
+    }
+    return @ops;
 }
 
 1;
