@@ -612,6 +612,22 @@ ledger_next_generation(const LedgerOperation *before, const OplDecision *decisio
 	insert_generation(before, generation, request);
 }
 
+OplStep
+ledger_agenda(const char *op_id, TimestampTz *due_at)
+{
+	Datum   values[] = {CStringGetTextDatum(op_id)};
+	OplStep step = OPL_STEP_NONE;
+
+	*due_at = OPL_NEVER;
+	if (run(STMT_AGENDA, values, NULL) > 0)
+	{
+		step = field_step(0, 1);
+		*due_at = field_time(0, 2);
+	}
+	done();
+	return step;
+}
+
 char *
 ledger_held_digest(const char *op_id)
 {

@@ -168,8 +168,9 @@ extern void             ledger_next_generation(const LedgerOperation *before,
 											   const LedgerRequest   *request);
 extern char            *ledger_held_digest(const char *op_id); /* NULL: none on record */
 /* op_id NULL: about the ledger as a whole */
-extern void ledger_event(const char *op_id, const char *actor, const char *event,
-						 const char *note);
+extern void    ledger_event(const char *op_id, const char *actor, const char *event,
+							const char *note);
+extern OplStep ledger_agenda(const char *op_id, TimestampTz *due_at); /* NONE: nothing */
 
 /* ---- the worker: never waits for a session */
 extern int64    ledger_new_epoch(void);

@@ -523,7 +523,8 @@ op_digest(PG_FUNCTION_ARGS)
 	operation = ledger_read(op_id, true);
 	if (operation == NULL)
 		no_such_operation(op_id);
-	request = ledger_request(op_id, operation->op.generation);
+	request = ledger_request(op_id, PG_ARGISNULL(1) ? operation->op.generation
+													: PG_GETARG_INT32(1));
 	ledger_end();
 	if (request == NULL)
 		PG_RETURN_NULL();

@@ -27,6 +27,12 @@ static const char *const messages[OPL_STATE_COUNT] = {
 	[OPL_CANCELLED] = "withdrawn before anything was sent",
 };
 
+const char *
+state_message(OplState state)
+{
+	return messages[state];
+}
+
 static bool
 was_rejected(const LedgerOperation *operation)
 {

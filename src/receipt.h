@@ -15,6 +15,9 @@
 extern Datum receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation,
 						   bool is_new, TimestampTz due_at, const char *message);
 
+/* What is said of a state. */
+extern const char *state_message(OplState state);
+
 /* The op id that is a function's first argument. Raises OL006 when it is NULL. */
 extern char *op_id_argument(FunctionCallInfo fcinfo);
 

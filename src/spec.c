@@ -14,6 +14,7 @@
 #include "spec.h"
 
 #include "fields.h"
+#include "redact.h"
 #include "scan.h"
 #include "secret.h"
 #include "tree.h"
@@ -135,6 +136,24 @@ read_console(const Place *place, const JsonbValue *value)
 			place, "must begin with \"https://\"", NULL,
 			"It is like \"https://dashboard.example.com/refunds/{external_id}\".");
 	*(char **) field_target(place) = url;
+}
+
+/* Steps to a place alone: what a filter finds has no place to hide. */
+static void
+read_redact(const Place *place, const JsonbValue *value)
+{
+	read_paths(place, value);
+	for (int i = 0; i < JsonContainerSize(value->val.binary.data); i++)
+	{
+		Place       one = *place;
+		JsonbValue *text = getIthJsonbValueFromContainer(value->val.binary.data, i);
+
+		one.path = psprintf("%s[%d]", place->path, i);
+		if (redact_parse(field_text(&one, text)) == NULL)
+			field_fault(&one, "must be steps to a place alone", NULL,
+						"Write it like \"$.card.number\", \"$.items[*].secret\" or "
+						"\"$.**.token\".");
+	}
 }
 
 /* "header:Idempotent-Replayed" */
@@ -413,7 +432,7 @@ static const Field spec_fields[] = {
 	{"undo",                read_members,    0,         NOWHERE,                  0, 0, NULL},
 	{"undo.action",         read_text,       REQUIRED,  NOWHERE,                  0, 0, NULL},
 	{"undo.args",           read_object,     0,         NOWHERE,                  0, 0, NULL},
-	{"redact",              read_paths,      0,         NOWHERE,                  0, 0, NULL},
+	{"redact",              read_redact,     0,         NOWHERE,                  0, 0, NULL},
 	{"approval",            read_boolean,    0,         SPEC(approval),           0, 0, NULL},
 	{"executor",            read_choice,     0,         NOWHERE,                  0, 0, executors},
 	{"console",             read_console,    0,         SPEC(console),            0, 0, NULL},

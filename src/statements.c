@@ -284,4 +284,7 @@ const Statement statements[STMT_COUNT] = {
 		 " SELECT u.op_id, $2, 'adopt', $3 FROM unnest($1) AS u (op_id)",
 		 3,
 		 {TEXTARRAYOID, TEXTOID, TEXTOID}},
+	[STMT_AGENDA] = {"SELECT d.step, d.due_at FROM @.op_due AS d WHERE d.op_id = $1",
+					 1,
+					 {TEXTOID}},
 };

@@ -61,6 +61,7 @@ typedef enum StatementId
 	STMT_ADOPT_SCAN,
 	STMT_ADOPT_SAVE,
 	STMT_ADOPT_EVENTS,
+	STMT_AGENDA,
 	STMT_COUNT
 } StatementId;
 

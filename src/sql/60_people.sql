@@ -40,8 +40,66 @@ CREATE FUNCTION op_reject(op_id text, note text DEFAULT NULL) RETURNS op_receipt
 COMMENT ON FUNCTION op_reject(text, text) IS
 	'Ends an operation that is held for an approval: cancelled, nothing is ever sent. Errors: OL001 no such operation; OL007 not held.';
 
-CREATE FUNCTION op_digest(op_id text) RETURNS text
+CREATE FUNCTION op_digest(op_id text, generation integer DEFAULT NULL) RETURNS text
 	LANGUAGE c STABLE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
 	AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION op_digest(text) IS
-	'The digest of what is sent for an operation, in its present generation: sha256, in hex, of method, url, key, body and each header line, written one after the other as LENGTH:BYTES, with "-," for what there is none of. NULL: it was purged. Error OL001: no such operation.';
+COMMENT ON FUNCTION op_digest(text, integer) IS
+	'The digest of what is sent for an operation in one generation, else the present one: sha256, in hex, of method, url, key, body and each header line, written one after the other as LENGTH:BYTES, with "-," for what there is none of. NULL: it was purged. Error OL001: no such operation.';
+
+CREATE FUNCTION op_explain(op_id text) RETURNS TABLE (topic text, at timestamptz, says text)
+	LANGUAGE c STABLE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_explain(text) IS
+	'What the ledger would do next with an operation, when and why, and what would follow from each answer: asked of the same decisions that the worker makes, without doing anything. Error OL001: no such operation.';
+
+CREATE FUNCTION _op_redact(document jsonb, paths jsonb) RETURNS jsonb
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION _op_redact(jsonb, jsonb) IS 'The document with "***" at each place that a spec''s "redact" names.';
+
+CREATE FUNCTION _op_shown(body bytea, form boolean, paths jsonb) RETURNS jsonb
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION _op_shown(bytea, boolean, jsonb) IS
+	'A body for people: its length, its sha256, and itself as text, json (where something is redacted) or base64; withheld, if there is something to redact and it cannot be taken apart. form: it is a=1&b[c]=2.';
+
+CREATE FUNCTION _op_review_facts(op_id text, OUT key_forgotten_at timestamptz, OUT quiet_at timestamptz,
+                                 OUT suggestion text, OUT console text)
+	LANGUAGE c STABLE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION _op_review_facts(text) IS 'What op_review adds to the stored row of an operation.';
+
+CREATE FUNCTION op_evidence(op_id text) RETURNS jsonb
+	LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+	v_op     op_operation;
+	v_redact jsonb;
+BEGIN
+	SELECT * INTO v_op FROM op_operation AS o WHERE o.op_id = op_evidence.op_id;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'OL001',
+			MESSAGE = format('operation "%s" does not exist', op_evidence.op_id),
+			HINT = 'It was never submitted, or its transaction has not been committed.';
+	END IF;
+	v_redact := _op_spec(v_op.action) -> 'redact';
+	RETURN jsonb_build_object(
+		'op_id', v_op.op_id,
+		'made_at', clock_timestamp(),
+		'operation', to_jsonb(v_op) || jsonb_build_object('args_hash', encode(v_op.args_hash, 'hex')),
+		'next', (SELECT to_jsonb(d) - 'op_id' - 'provider' FROM op_due AS d WHERE d.op_id = v_op.op_id),
+		'requests', (SELECT coalesce(jsonb_agg(to_jsonb(r) - 'op_id' || jsonb_build_object(
+		                        'digest', op_digest(r.op_id, r.generation),
+		                        'args', _op_redact(r.args, v_redact),
+		                        'body', _op_shown(r.body, array_to_string(r.headers, E'\n') ILIKE '%content-type: application/x-www-form-urlencoded%', v_redact))
+		                     ORDER BY r.generation), '[]')
+		               FROM op_request AS r WHERE r.op_id = v_op.op_id),
+		'attempts', (SELECT coalesce(jsonb_agg(jsonb_strip_nulls(to_jsonb(a)) - 'op_id' || jsonb_build_object(
+		                        'response_headers', _op_lossy_text(a.response_headers),
+		                        'response_body', _op_shown(a.response_body, false, v_redact))
+		                     ORDER BY a.n), '[]')
+		               FROM op_attempt AS a WHERE a.op_id = v_op.op_id),
+		'events', (SELECT coalesce(jsonb_agg(to_jsonb(e) - 'op_id' ORDER BY e.id), '[]')
+		             FROM op_event AS e WHERE e.op_id = v_op.op_id));
+END
+$$;
+COMMENT ON FUNCTION op_evidence(text) IS
+	'Everything that is known of an operation, in one document, for a dispute: the row, the requests of all generations, every exchange, and what people did. Secrets are in none of it; what the spec''s "redact" names is "***". Error OL001: no such operation.';

@@ -122,3 +122,31 @@ END
 $$;
 COMMENT ON FUNCTION op_health() IS
 	'What runs, what is due, what is stuck, since when, and what to do. status: ok, warning, critical.';
+
+CREATE VIEW op_review AS
+SELECT o.op_id, o.state, CASE o.state WHEN 'held' THEN 'approval' ELSE 'decision' END AS waits_for,
+       o.action, o.provider, _op_redact(r.args, _op_spec(o.action) -> 'redact') AS args, o.generation,
+       o.submitted_by, o.created_at, o.first_sent_at, o.last_sent_at, o.reason, o.contradiction,
+       o.external_id, o.failed_ids,
+       (SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
+                   'n', a.n, 'kind', a.kind, 'generation', a.generation, 'at', a.started_at, 'verdict', a.verdict,
+                   'reason', a.reason, 'http_status', a.http_status, 'external_id', a.external_id,
+                   'error', a.error)) ORDER BY a.n)
+          FROM op_attempt AS a WHERE a.op_id = o.op_id) AS evidence,
+       f.key_forgotten_at, f.quiet_at,
+       (SELECT d.due_at FROM op_due AS d WHERE d.op_id = o.op_id) AS next_lookup_at,
+       f.suggestion, f.console, op_digest(o.op_id) AS digest
+  FROM op_operation AS o
+  LEFT JOIN op_request AS r ON r.op_id = o.op_id AND r.generation = o.generation
+ CROSS JOIN LATERAL _op_review_facts(o.op_id) AS f
+ WHERE o.state IN ('review', 'held');
+
+COMMENT ON VIEW op_review IS
+	'What waits for a person, with all that is known: operations in review (op_resolve) and those held for an approval (op_approve, op_reject).';
+COMMENT ON COLUMN op_review.waits_for IS 'decision: the machine cannot tell what happened; approval: nothing was sent yet';
+COMMENT ON COLUMN op_review.evidence IS 'what each exchange showed, oldest first; op_evidence() has all of it';
+COMMENT ON COLUMN op_review.key_forgotten_at IS 'the provider forgets the key then; NULL: nothing was sent, or it never remembers one';
+COMMENT ON COLUMN op_review.quiet_at IS 'from then on nothing that was sent can still arise, and op_resolve() takes failed; NULL: nothing was sent';
+COMMENT ON COLUMN op_review.next_lookup_at IS 'the machine asks the provider again then; NULL: it does not';
+COMMENT ON COLUMN op_review.console IS 'the provider''s page about it, from the spec''s "console"';
+COMMENT ON COLUMN op_review.digest IS 'of the request, for op_approve()';

@@ -1,0 +1,457 @@
+/*
+ * explain.c - what the ledger would do next, when and why, in words.
+ *
+ * Nothing is decided here: decide.c is asked what it would say of the stored row
+ * at the moment of the agenda, and of each answer that may come. No side effect.
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "actions.h"
+#include "fmgr.h"
+#include "freeze.h"
+#include "funcapi.h"
+#include "ledger.h"
+#include "miscadmin.h"
+#include "receipt.h"
+#include "redact.h"
+#include "tree.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+#include "wake.h"
+
+PG_FUNCTION_INFO_V1(op_explain);
+PG_FUNCTION_INFO_V1(_op_review_facts);
+
+/* All that the words are about. */
+typedef struct Facts
+{
+	LedgerOperation   *operation;
+	LedgerRequest     *request; /* NULL: purged */
+	Action            *action;
+	const OplPromises *promises;
+	OplStep            step; /* of the agenda */
+	TimestampTz        due_at;
+	TimestampTz        now;
+	bool               paused;
+} Facts;
+
+static bool
+is_paused(const char *provider)
+{
+	int             n;
+	LedgerProvider *providers = ledger_providers(&n);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(providers[i].name, provider) == 0)
+			return providers[i].paused;
+	}
+	return false;
+}
+
+static Facts
+gather(FunctionCallInfo fcinfo)
+{
+	char *op_id = op_id_argument(fcinfo);
+	Facts f = {.now = GetCurrentTimestamp()};
+
+	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
+	f.operation = ledger_read(op_id, true);
+	if (f.operation == NULL)
+		no_such_operation(op_id);
+	f.action = action_get(f.operation->action);
+	f.promises = &f.action->spec->promises;
+	f.request = ledger_request(op_id, f.operation->op.generation);
+	if (f.request != NULL)
+		f.operation->op.not_after = f.request->not_after;
+	f.step = ledger_agenda(op_id, &f.due_at);
+	f.paused = is_paused(f.operation->provider);
+	ledger_end();
+	return f;
+}
+
+/* ------------------------------------------------------------------- words */
+
+static const char *
+moment(OplMoment at)
+{
+	return pstrdup(timestamptz_to_str(at));
+}
+
+static const char *
+with_reason(const char *words, const char *reason)
+{
+	return reason ? psprintf("%s (%s)", words, reason) : words;
+}
+
+static const char *
+review_words(const OplDecision *d)
+{
+	return d->step == OPL_STEP_LOOKUP
+			   ? psprintf(
+					 "a person must find out; the provider is still asked, next at %s",
+					 moment(d->due_at))
+			   : "a person must find out";
+}
+
+/* What a decision means for the one who waits. */
+static const char *
+decision_words(const OplDecision *d)
+{
+	const char *state = opl_state_name(d->after.state);
+
+	if (!d->moved)
+		return "it is recorded, and nothing changes";
+	if (opl_state_ended(d->after.state))
+		return with_reason(state, d->reason);
+	if (d->after.state == OPL_REVIEW)
+		return with_reason(review_words(d), d->reason);
+	if (d->step == OPL_STEP_SEND && d->after.tainted)
+		return psprintf("%s; the same bytes go out again under the same key at %s", state,
+						moment(d->due_at));
+	if (d->step == OPL_STEP_SEND)
+		return psprintf("%s; it is sent at %s", state, moment(d->due_at));
+	return psprintf("%s; the provider is asked at %s", state, moment(d->due_at));
+}
+
+static const char *
+send_words(const Facts *f)
+{
+	const OplOperation *op = &f->operation->op;
+
+	return psprintf("%s, try %d of %d%s",
+					op->tainted ? "the same bytes are sent again under the same key"
+								: "the request is sent",
+					op->tries + 1, f->promises->attempts,
+					f->paused ? "; but the provider is paused: not before "
+								"op_provider_resume()"
+							  : "");
+}
+
+/* ----------------------------------------------------------- the next step */
+
+typedef struct Next
+{
+	OplClaim     claim;
+	OplOperation after; /* as it is while the exchange is under way */
+	OplDecision  decision;
+	TimestampTz  at;
+} Next;
+
+/* What the worker would make of the agenda's row when it comes due. */
+static Next
+look_ahead(const Facts *f)
+{
+	Next n = {.at = Max(f->now, f->due_at)};
+
+	n.claim = opl_claim(&f->operation->op, f->promises, f->step, n.at, &n.decision);
+	n.after = n.decision.after;
+	if (f->operation->op.state == OPL_SUBMITTED)
+		n.after = f->operation->op; /* the exchange is under way already */
+	return n;
+}
+
+static const char *
+idle_words(const Facts *f)
+{
+	const OplOperation *op = &f->operation->op;
+
+	if (op->state == OPL_HELD)
+		return "nothing, until op_approve() or op_reject()";
+	if (op->state == OPL_FAILED)
+		return "nothing; a person may order another try with op_reissue()";
+	if (opl_state_ended(op->state))
+		return "nothing: it has ended";
+	if (op->contradiction)
+		return "nothing: what is known contradicts itself; a person must op_resolve() it";
+	if (op->state == OPL_REVIEW)
+		return "nothing by machine: a person must op_resolve() it";
+	return "nothing: it is not on the agenda; op_adopt() builds the agenda anew";
+}
+
+static const char *
+next_words(const Facts *f, const Next *n)
+{
+	if (f->step == OPL_STEP_NONE)
+		return idle_words(f);
+	if (f->operation->op.state == OPL_SUBMITTED)
+		return "the answer is awaited until then";
+	if (n->claim == OPL_CLAIM_SEND)
+		return send_words(f);
+	if (n->claim == OPL_CLAIM_LOOKUP)
+		return "the provider is asked";
+	return psprintf("it is not sent: %s", decision_words(&n->decision));
+}
+
+/* ------------------------------------------------------------- what answers */
+
+typedef struct Answer
+{
+	OplStep     to;
+	OplVerdict  verdict;
+	const char *topic;
+} Answer;
+
+static const Answer answers[] = {
+	{OPL_STEP_SEND, OPL_V_CONFIRMED, "if it succeeds"},
+	{OPL_STEP_SEND, OPL_V_REJECTED, "if it is rejected"},
+	{OPL_STEP_SEND, OPL_V_NOT_SENT, "if it cannot leave"},
+	{OPL_STEP_SEND, OPL_V_UNKNOWN, "if no answer comes"},
+	{OPL_STEP_LOOKUP, OPL_V_FOUND, "if it shows our object"},
+	{OPL_STEP_LOOKUP, OPL_V_FOUND_FAILED, "if the object has failed"},
+	{OPL_STEP_LOOKUP, OPL_V_ABSENT, "if it shows none of ours"},
+	{OPL_STEP_LOOKUP, OPL_V_INCONCLUSIVE, "if it cannot tell"},
+};
+
+static OplDecision
+suppose(const Facts *f, const Next *n, const Answer *answer)
+{
+	OplFinding finding = {.verdict = answer->verdict,
+						  .kind = answer->to == OPL_STEP_SEND ? OPL_KIND_SEND
+															  : OPL_KIND_LOOKUP,
+						  .started_at = n->at,
+						  .retry_at = OPL_NEVER,
+						  .same_generation = true};
+
+	return opl_decide(&n->after, f->promises, &finding, n->at);
+}
+
+/* ------------------------------------------------------------------- facts */
+
+static const char *
+key_words(const Facts *f)
+{
+	if (f->promises->ttl == 0)
+		return "the provider is not known to remember a key: what may have taken effect "
+			   "is not sent again, but after proof of absence";
+	if (f->operation->op.first_sent_at == OPL_NEVER)
+		return "nothing was sent with it yet";
+	if (f->promises->guards && !f->operation->op.adopted)
+		return "until then the provider remembers the key, and the key admits no second "
+			   "effect; a repeat must surely arrive before";
+	return "until then the provider remembers the key; it is sent again after proof of "
+		   "absence only";
+}
+
+static OplMoment
+key_forgotten_at(const Facts *f)
+{
+	OplMoment first = f->operation->op.first_sent_at;
+
+	return first == OPL_NEVER || f->promises->ttl == 0 ? OPL_NEVER
+													   : first + f->promises->ttl;
+}
+
+static OplMoment
+patience_ends(const Facts *f)
+{
+	OplMoment since = f->operation->op.trying_since;
+
+	return since == OPL_NEVER ? OPL_NEVER : since + f->promises->patience;
+}
+
+static const char *const seal_words[OPL_SEAL_COUNT] = {
+	[OPL_SEAL_REFUSED] = "refused: not sent any more; once nothing can still arise and "
+						 "the provider shows nothing, it has failed",
+	[OPL_SEAL_EVIDENCE] =
+		"evidence: not sent any more, an answer may stem from an effect",
+	[OPL_SEAL_SEEN] = "seen: not sent any more, the provider showed us the object",
+};
+
+/* ----------------------------------------------------------------- op_explain */
+
+static void
+say(ReturnSetInfo *out, const char *topic, OplMoment at, const char *words)
+{
+	Datum values[] = {CStringGetTextDatum(topic), TimestampTzGetDatum(at),
+					  CStringGetTextDatum(words)};
+	bool  nulls[] = {false, at == OPL_NEVER, false};
+
+	tuplestore_putvalues(out->setResult, out->setDesc, values, nulls);
+}
+
+static void
+say_answers(ReturnSetInfo *out, const Facts *f, const Next *n)
+{
+	OplStep to = n->claim == OPL_CLAIM_LOOKUP ? OPL_STEP_LOOKUP : OPL_STEP_SEND;
+
+	if (f->step == OPL_STEP_NONE ||
+		(n->claim == OPL_CLAIM_NOTHING && f->operation->op.state != OPL_SUBMITTED))
+		return;
+	for (int i = 0; i < lengthof(answers); i++)
+	{
+		OplDecision d;
+
+		if (answers[i].to != to)
+			continue;
+		d = suppose(f, n, &answers[i]);
+		say(out, answers[i].topic, OPL_NEVER, decision_words(&d));
+	}
+}
+
+static void
+say_facts(ReturnSetInfo *out, const Facts *f)
+{
+	const OplOperation *op = &f->operation->op;
+
+	say(out, "key", key_forgotten_at(f), key_words(f));
+	say(out, "tries", patience_ends(f),
+		psprintf("%d of %d may have taken effect; none after then", op->tries,
+				 f->promises->attempts));
+	if (op->not_after != OPL_NEVER)
+		say(out, "not_after", op->not_after, "nothing is sent from then on");
+	if (op->last_sent_at != OPL_NEVER)
+		say(out, "quiet", opl_quiet_at(op, f->promises),
+			"from then on nothing that was sent can still arise");
+	if (op->sealed != OPL_SEAL_NONE)
+		say(out, "seal", OPL_NEVER, seal_words[op->sealed]);
+	if (op->adopted)
+		say(out, "adopted", OPL_NEVER, "another copy may have sent it: no key guards it");
+	if (f->promises->recipe && op->last_sent_at != OPL_NEVER && op->state != OPL_REVIEW)
+		say(out, "give_up", op->last_sent_at + f->promises->give_up,
+			"if nothing is known by then, a person is asked");
+}
+
+static void
+say_worker(ReturnSetInfo *out)
+{
+	if (wake_available() && wake_report(MyDatabaseId).state == SLOT_RUNNING)
+		return;
+	say(out, "worker", OPL_NEVER,
+		"no worker runs for this database, so nothing is done; op_health() says why");
+}
+
+Datum
+op_explain(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *out = (ReturnSetInfo *) fcinfo->resultinfo;
+	Facts          f = gather(fcinfo);
+	OplState       state = f.operation->op.state;
+	Next           next = look_ahead(&f);
+
+	InitMaterializedSRF(fcinfo, 0);
+	say(out, "state", OPL_NEVER,
+		psprintf("%s: %s", opl_state_name(state),
+				 with_reason(state_message(state), f.operation->reason)));
+	say(out, "next", f.step == OPL_STEP_NONE ? OPL_NEVER : next.at,
+		next_words(&f, &next));
+	say_answers(out, &f, &next);
+	if (!opl_state_ended(state))
+	{
+		say_facts(out, &f);
+		say_worker(out);
+	}
+	else if (f.request == NULL)
+		say(out, "purged", OPL_NEVER, "what was sent and what came back was purged");
+	return (Datum) 0;
+}
+
+/* ------------------------------------------------------------------ op_review */
+
+/* What the machine last stumbled over, and where a person looks. */
+static const struct
+{
+	const char *reason;
+	const char *words;
+} stumbles[] = {
+	{"absent",
+	 "The provider shows nothing of ours, and it cannot be sent again safely. "},
+	{"gave_up", "The provider did not tell in all that time. "},
+	{"no_lookup", "Nothing can be looked up by machine. "},
+	{"poisoned", "The worker fails on this operation; see op_event for the error. "},
+	{"adopted", "Another copy of this ledger may have sent it. "},
+	{"idempotency_error", "The provider knows the key with another request. "},
+};
+
+static const char *
+stumble_words(const Facts *f)
+{
+	const char *reason = f->operation->reason;
+
+	for (int i = 0; reason && i < lengthof(stumbles); i++)
+	{
+		if (strcmp(reason, stumbles[i].reason) == 0)
+			return stumbles[i].words;
+	}
+	return "";
+}
+
+static char *
+marker_of(const Facts *f)
+{
+	return canon_marker(f->action->spec->name_space, f->operation->op_id,
+						f->operation->op.generation);
+}
+
+static const char *
+contradiction_words(const Facts *f)
+{
+	return psprintf(
+		"Two things that cannot both be true are on record; the attempts show "
+		"which. Look for \"%s\" at the provider. If there are two effects, "
+		"undo one there; then op_resolve('confirmed', …) or "
+		"op_resolve('failed').",
+		marker_of(f));
+}
+
+static const char *
+absent_words(const Facts *f)
+{
+	OplMoment quiet_at = opl_quiet_at(&f->operation->op, f->promises);
+
+	if (f->now > quiet_at)
+		return "if it is not there, op_resolve('failed'), and op_reissue() if it is "
+			   "still "
+			   "wanted";
+	return psprintf("if it is not there, wait until %s, look again, then "
+					"op_resolve('failed')",
+					moment(quiet_at));
+}
+
+static const char *
+suggestion(const Facts *f)
+{
+	const OplOperation *op = &f->operation->op;
+
+	if (op->state == OPL_HELD)
+		return "Look at the request. op_approve() with this digest lets exactly these "
+			   "bytes go; op_reject() ends it.";
+	if (op->contradiction)
+		return contradiction_words(f);
+	return psprintf("%sLook for \"%s\" at the provider. If it is there, "
+					"op_resolve('confirmed') with its id; %s.",
+					stumble_words(f), marker_of(f), absent_words(f));
+}
+
+static char *
+console_of(const Facts *f)
+{
+	return profile_console(
+		f->action->spec, f->operation->op_id, f->operation->op.generation,
+		f->request ? f->request->args : NULL, f->operation->external_id);
+}
+
+Datum
+_op_review_facts(PG_FUNCTION_ARGS)
+{
+	Facts       f = gather(fcinfo);
+	OplMoment   forgotten = key_forgotten_at(&f);
+	OplMoment   quiet_at = opl_quiet_at(&f.operation->op, f.promises);
+	const char *console = console_of(&f);
+	TupleDesc   descriptor;
+	Datum       values[4] = {0};
+	bool        nulls[4] = {forgotten == OPL_NEVER, quiet_at == OPL_NEVER, false,
+							console == NULL};
+
+	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "a row was expected as result type");
+	values[0] = TimestampTzGetDatum(forgotten);
+	values[1] = TimestampTzGetDatum(quiet_at);
+	values[2] = CStringGetTextDatum(suggestion(&f));
+	if (console != NULL)
+		values[3] = CStringGetTextDatum(console);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
+}
