@@ -113,11 +113,12 @@ def submit(stage, clients, seconds):
         return pgbench(script, clients, seconds, n=0, prefix=stage.next_series(), args=stage.args, body=stage.body,
                        action="shelf.order")[0]
 
-    wal, server = stage.wal(), cpu_of_server(stage.postmaster)
+    worker = stage.worker()
+    wal, server, own = stage.wal(), cpu_of_server(stage.postmaster), cpu_of(worker)
     ours = run(SUBMIT)
-    server, wal = cpu_of_server(stage.postmaster) - server, stage.wal() - wal
+    server, own, wal = cpu_of_server(stage.postmaster) - server, cpu_of(worker) - own, stage.wal() - wal
     count = ours * seconds
-    figures = {"ours": ours, "cpu_us": server / count * 1e6, "wal": wal / count}
+    figures = {"ours": ours, "cpu_us": server / count * 1e6, "worker_cpu_us": own / count * 1e6, "wal": wal / count}
     wal, server = stage.wal(), cpu_of_server(stage.postmaster)
     figures["two"] = run(PLAIN_TWO)
     figures["two_cpu_us"] = (cpu_of_server(stage.postmaster) - server) / (figures["two"] * seconds) * 1e6

@@ -84,14 +84,19 @@ action_find(const char *name)
 	int64   version;
 	Entry  *entry;
 	bool    found;
+	bool    paused;
 	Action *fresh;
 
-	if (strlen(name) >= NAME_SIZE || !ledger_action(name, &provider, &version))
+	if (strlen(name) >= NAME_SIZE || !ledger_action(name, &provider, &version, &paused))
 		return NULL;
 	entry = hash_search(table(), name, HASH_FIND, &found);
 	if (found && entry->action->version == version)
+	{
+		entry->action->paused = paused;
 		return entry->action;
+	}
 	fresh = load(name, provider, version);
+	fresh->paused = paused;
 	entry = hash_search(table(), name, HASH_ENTER, &found);
 	if (found)
 		forget(entry->action);

@@ -17,6 +17,7 @@ typedef struct Action
 	MemoryContext context;
 	int           holders; /* exchanges that keep what they were sent with */
 	bool          current;
+	bool          paused; /* its provider, when it was last asked for */
 } Action;
 
 /* NULL: there is no such action. Raises OL003 when its spec is wrong. Between

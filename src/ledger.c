@@ -380,7 +380,7 @@ read_time(uint64 rows)
 /* ----------------------------------------------------------- configuration */
 
 bool
-ledger_action(const char *action, char **provider, int64 *version)
+ledger_action(const char *action, char **provider, int64 *version, bool *paused)
 {
 	Datum values[] = {CStringGetTextDatum(action)};
 	bool  exists = run(STMT_ACTION, values, NULL) > 0;
@@ -389,6 +389,7 @@ ledger_action(const char *action, char **provider, int64 *version)
 	{
 		*provider = field_text(0, 1);
 		*version = field_bigint(0, 2);
+		*paused = field_bool(0, 3);
 	}
 	done();
 	return exists;

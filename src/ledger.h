@@ -149,7 +149,8 @@ extern Datum ledger_call_submit(text *op_id, text *action, Jsonb *args);
 extern Datum ledger_call_status(text *op_id);
 
 /* ---- configuration */
-extern bool            ledger_action(const char *action, char **provider, int64 *version);
+extern bool            ledger_action(const char *action, char **provider, int64 *version,
+									 bool *paused);
 extern Jsonb          *ledger_spec(const char *action);
 extern char          **ledger_actions(int *count);
 extern LedgerProvider *ledger_providers(int *count);

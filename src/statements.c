@@ -40,7 +40,8 @@
 	}
 
 const Statement statements[STMT_COUNT] = {
-	[STMT_ACTION] = {"SELECT a.provider, a.version # p.version # coalesce(f.version, 0)"
+	[STMT_ACTION] = {"SELECT a.provider, a.version # p.version # coalesce(f.version, 0),"
+					 "       p.paused"
 					 "  FROM @.op_action AS a"
 					 "  JOIN @.op_provider AS p ON p.name = a.provider"
 					 "  LEFT JOIN @.op_profile AS f ON f.name = p.profile"

@@ -233,13 +233,14 @@ nudge(const LedgerOperation *operation)
 	wake_nudge_at_commit();
 }
 
-/* An approval is for what is recorded here, and for nothing else. */
+/* An approval is for what is recorded here, and for nothing else. What cannot be
+ * sent wakes nobody: op_provider_resume() does. */
 static void
-hold_or_go(const LedgerBirth *birth)
+hold_or_go(const LedgerBirth *birth, const Action *action)
 {
 	if (birth->digest)
 		ledger_event(birth->op_id, birth->submitted_by, "hold", birth->digest);
-	else
+	else if (!action->paused)
 		wake_worker_at_commit();
 }
 
@@ -248,16 +249,18 @@ op_submit(PG_FUNCTION_ARGS)
 {
 	LedgerBirth      birth = {0};
 	LedgerOperation *operation;
+	Action          *action;
 	TimestampTz      due_at;
 	bool             is_new;
 
 	read_arguments(fcinfo, &birth);
 	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
-	prepare(&birth, action_get(birth.action));
+	action = action_get(birth.action);
+	prepare(&birth, action);
 	is_new = ledger_insert(&birth);
 	if (is_new)
 	{
-		hold_or_go(&birth);
+		hold_or_go(&birth, action);
 		due_at = birth.born.due_at;
 	}
 	else
