@@ -43,23 +43,41 @@ static void append_container(StringInfo out, JsonbContainer *container);
 
 /* --------------------------------------------------------- canonical JSON */
 
+/* How many bytes from here on stand for themselves. */
+static size_t
+unescaped(const char *text, const char *end)
+{
+	const char *p = text;
+
+	while (p < end && (unsigned char) *p >= 0x20 && *p != '"' && *p != '\\')
+		p++;
+	return p - text;
+}
+
 void
 canon_json_string(StringInfo out, const char *text, size_t len)
 {
 	static const char plain[] = "\b\f\n\r\t\"\\";
 	static const char letter[] = "bfnrt\"\\";
+	const char       *end = text + len;
 
 	appendStringInfoChar(out, '"');
-	for (const char *p = text; p < text + len; p++)
+	while (text < end)
 	{
-		const char *found = *p ? strchr(plain, *p) : NULL;
+		size_t      run = unescaped(text, end);
+		const char *found;
 
+		appendBinaryStringInfo(out, text, run);
+		text += run;
+		if (text == end)
+			break;
+		found = *text ? strchr(plain, *text) : NULL;
+		appendStringInfoChar(out, '\\');
 		if (found)
-			appendStringInfo(out, "\\%c", letter[found - plain]);
-		else if ((unsigned char) *p < 0x20)
-			appendStringInfo(out, "\\u%04x", (unsigned char) *p);
+			appendStringInfoChar(out, letter[found - plain]);
 		else
-			appendStringInfoCharMacro(out, *p);
+			appendStringInfo(out, "u%04x", (unsigned char) *text);
+		text++;
 	}
 	appendStringInfoChar(out, '"');
 }

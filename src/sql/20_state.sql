@@ -6,10 +6,10 @@ COMMENT ON FUNCTION op_transitions() IS
 
 CREATE FUNCTION _op_guard() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION _op_guard() IS
-	'Refuses changes of state that op_transitions() does not list, and changes of what an operation is.';
+	'Refuses changes of state that op_transitions() does not list, changes of what an operation is, and values that are none.';
 
--- BEFORE UPDATE alone, so that a dump loads.
-CREATE TRIGGER op_operation_guard BEFORE UPDATE ON op_operation
+-- An INSERT may bring any state, so that a dump loads.
+CREATE TRIGGER op_operation_guard BEFORE INSERT OR UPDATE ON op_operation
 	FOR EACH ROW EXECUTE FUNCTION _op_guard();
 
 CREATE FUNCTION _op_keep() RETURNS trigger LANGUAGE plpgsql

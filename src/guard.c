@@ -1,0 +1,206 @@
+/*
+ * guard.c - the trigger that every row of op_operation passes, the worker's and
+ * those written by hand.
+ *
+ * What an operation is never changes, its state follows the arrows, and values
+ * are in their ranges. The last would be the work of CHECK constraints; but the
+ * server parses those anew for each statement, which was a fifth of op_submit().
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "commands/trigger.h"
+#include "decide.h"
+#include "errors.h"
+#include "fmgr.h"
+#include "state.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+
+PG_FUNCTION_INFO_V1(_op_guard);
+
+/* Columns that the guard looks at. */
+enum
+{
+	OP_ID, /* the first ones are what the operation is */
+	ACTION,
+	PROVIDER,
+	ARGS_HASH,
+	STATE,
+	SEALED,
+	GENERATION,
+	ATTEMPTS,
+	TRIES,
+	NGUARDED
+};
+
+#define NIDENTITY STATE
+
+static const char *const names[NGUARDED] = {"op_id",      "action",   "provider",
+											"args_hash",  "state",    "sealed",
+											"generation", "attempts", "tries"};
+
+/* The row before and after; the same at an INSERT. */
+typedef struct Passage
+{
+	TupleDesc  descriptor;
+	const int *columns;
+	HeapTuple  before;
+	HeapTuple  after;
+} Passage;
+
+static int
+column_number(TupleDesc descriptor, const char *name)
+{
+	for (int i = 0; i < descriptor->natts; i++)
+	{
+		if (strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), name) == 0)
+			return i + 1;
+	}
+	elog(ERROR, "op_operation has no column \"%s\"", name);
+}
+
+/* Looked up once: this runs for every change of every operation. */
+static const int *
+guarded_columns(Relation relation)
+{
+	static Oid known = InvalidOid;
+	static int columns[NGUARDED];
+
+	if (RelationGetRelid(relation) != known)
+	{
+		for (int i = 0; i < NGUARDED; i++)
+			columns[i] = column_number(RelationGetDescr(relation), names[i]);
+		known = RelationGetRelid(relation);
+	}
+	return columns;
+}
+
+static struct varlena *
+value_of(const Passage *p, HeapTuple tuple, int which)
+{
+	bool  null;
+	Datum value = heap_getattr(tuple, p->columns[which], p->descriptor, &null);
+
+	return null ? NULL : PG_DETOAST_DATUM_PACKED(value);
+}
+
+static bool
+is_same(const Passage *p, int which)
+{
+	struct varlena *before = value_of(p, p->before, which);
+	struct varlena *after = value_of(p, p->after, which);
+
+	return before && after && VARSIZE_ANY_EXHDR(before) == VARSIZE_ANY_EXHDR(after) &&
+		   memcmp(VARDATA_ANY(before), VARDATA_ANY(after), VARSIZE_ANY_EXHDR(before)) ==
+			   0;
+}
+
+/* NULL for NULL. */
+static char *
+text_of(const Passage *p, HeapTuple tuple, int which)
+{
+	struct varlena *value = value_of(p, tuple, which);
+
+	return value ? text_to_cstring((text *) value) : NULL;
+}
+
+static void
+check_identity(const Passage *p)
+{
+	for (int i = 0; i < NIDENTITY; i++)
+	{
+		if (!is_same(p, i))
+			ereport(ERROR, (errcode(OPL_ERR_ARROW),
+							errmsg("%s of operation \"%s\" cannot be changed", names[i],
+								   text_of(p, p->before, OP_ID)),
+							errdetail("An operation is one thing to do, for ever."),
+							errhint("Submit another operation under another id.")));
+	}
+}
+
+static void
+check_arrow(const Passage *p, OplState from, OplState to)
+{
+	if (from == to || opl_state_may_become(from, to))
+		return;
+	ereport(ERROR, (errcode(OPL_ERR_ARROW),
+					errmsg("operation \"%s\" cannot go from %s to %s",
+						   text_of(p, p->before, OP_ID), opl_state_name(from),
+						   opl_state_name(to)),
+					errdetail("op_transitions() lists what can happen."),
+					errhint("Evidence and the functions for people change states; an "
+							"UPDATE by hand cannot make something un-happen.")));
+}
+
+static void
+pg_attribute_noreturn() refuse_value(const Passage *p, int which)
+{
+	char *op_id = text_of(p, p->after, OP_ID);
+
+	ereport(ERROR, (errcode(ERRCODE_CHECK_VIOLATION),
+					errmsg("%s of operation \"%s\" has a value that it cannot have",
+						   names[which], op_id ? op_id : "")));
+}
+
+/* A NULL meets the table's NOT NULL. */
+static OplState
+state_of(const Passage *p, HeapTuple tuple)
+{
+	char    *name = text_of(p, tuple, STATE);
+	OplState state = OPL_PENDING;
+
+	if (name && !opl_state_parse(name, &state))
+		refuse_value(p, STATE);
+	return state;
+}
+
+static void
+check_range(const Passage *p, int which, int least)
+{
+	bool  null;
+	Datum value = heap_getattr(p->after, p->columns[which], p->descriptor, &null);
+
+	if (!null && DatumGetInt32(value) < least)
+		refuse_value(p, which);
+}
+
+static void
+check_values(const Passage *p)
+{
+	char   *sealed = text_of(p, p->after, SEALED);
+	OplSeal seal;
+
+	if (sealed && !opl_seal_parse(sealed, &seal))
+		refuse_value(p, SEALED);
+	check_range(p, GENERATION, 1);
+	check_range(p, ATTEMPTS, 0);
+	check_range(p, TRIES, 0);
+}
+
+Datum
+_op_guard(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	bool         update;
+	Passage      p;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
+		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
+		TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+			 errmsg("_op_guard() is a trigger before INSERT or UPDATE for each row")));
+	update = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
+	p.descriptor = RelationGetDescr(trigger->tg_relation);
+	p.columns = guarded_columns(trigger->tg_relation);
+	p.before = trigger->tg_trigtuple;
+	p.after = update ? trigger->tg_newtuple : trigger->tg_trigtuple;
+	if (update)
+		check_identity(&p);
+	if (!update || !is_same(&p, STATE))
+		check_arrow(&p, state_of(&p, p.before), state_of(&p, p.after));
+	check_values(&p);
+	return PointerGetDatum(p.after);
+}
