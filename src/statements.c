@@ -258,7 +258,7 @@ const Statement statements[STMT_COUNT] = {
 	[STMT_EVENT_ID] =
 		{"SELECT setval('@.op_event_id_seq', m.id)"
 		 "  FROM (SELECT max(id) AS id FROM @.op_event) AS m, @.op_event_id_seq AS s"
-		 " WHERE m.id > s.last_value",
+		 " WHERE m.id >= s.last_value",
 		 0,
 		 {0}},
 	[STMT_ADOPT_SCAN] =
