@@ -95,36 +95,60 @@ result_row(FunctionCallInfo fcinfo)
 	return BlessTupleDesc(descriptor);
 }
 
+static void
+put_worker(ReturnSetInfo *result, const SlotReport *r)
+{
+	Datum values[] = {BoolGetDatum(wake_available()),
+					  Int32GetDatum(r->number),
+					  CStringGetTextDatum(state_word(r)),
+					  Int32GetDatum(r->pid),
+					  Int64GetDatum(r->epoch),
+					  TimestampTzGetDatum(r->started_at),
+					  TimestampTzGetDatum(r->turn_at),
+					  Int32GetDatum(r->in_flight),
+					  TimestampTzGetDatum(r->held_since),
+					  Int64GetDatum(r->failed_turns),
+					  TimestampTzGetDatum(r->failed_at),
+					  CStringGetTextDatum(r->failure)};
+	bool  none = r->state == SLOT_FREE;
+	bool  nulls[] = {false,
+					 none,
+					 false,
+					 r->pid == 0,
+					 r->epoch == 0,
+					 r->started_at == 0,
+					 r->turn_at == 0,
+					 none,
+					 r->held_since == 0,
+					 none,
+					 r->failed_at == 0,
+					 r->failed_at == 0};
+
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* One row per worker of this database; one that says "absent" when there is none. */
 Datum
 _op_worker(PG_FUNCTION_ARGS)
 {
-	SlotReport r = wake_report(MyDatabaseId);
-	bool       none = r.state == SLOT_FREE;
-	Datum      values[] = {BoolGetDatum(wake_available()),
-						   CStringGetTextDatum(state_word(&r)),
-						   Int32GetDatum(r.pid),
-						   Int64GetDatum(r.epoch),
-						   TimestampTzGetDatum(r.started_at),
-						   TimestampTzGetDatum(r.turn_at),
-						   Int32GetDatum(r.in_flight),
-						   TimestampTzGetDatum(r.held_since),
-						   Int64GetDatum(r.failed_turns),
-						   TimestampTzGetDatum(r.failed_at),
-						   CStringGetTextDatum(r.failure)};
-	bool       nulls[] = {false,
-						  false,
-						  none || r.pid == 0,
-						  none || r.epoch == 0,
-						  none || r.started_at == 0,
-						  none || r.turn_at == 0,
-						  none,
-						  none || r.held_since == 0,
-						  none,
-						  none || r.failed_at == 0,
-						  none || r.failed_at == 0};
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	SlotReport     none = {.state = SLOT_FREE};
+	int            rows = 0;
 
-	PG_RETURN_DATUM(
-		HeapTupleGetDatum(heap_form_tuple(result_row(fcinfo), values, nulls)));
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; wake_available() && i < wake_slot_count(); i++)
+	{
+		SlotReport slot = wake_slot(i);
+
+		if (slot.database != MyDatabaseId ||
+			(slot.state != SLOT_RUNNING && slot.state != SLOT_STARTING))
+			continue;
+		put_worker(result, &slot);
+		rows++;
+	}
+	if (rows == 0)
+		put_worker(result, &none);
+	return (Datum) 0;
 }
 
 Datum

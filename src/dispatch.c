@@ -394,6 +394,8 @@ dispatch_start(int64 *epoch)
 {
 	TurnResult result = TURN_DONE;
 	Oid        schema;
+	int64     *living;
+	int        n;
 
 	if (!turn_context)
 		turn_context = AllocSetContextCreate(TopMemoryContext, "op_ledger turn",
@@ -408,7 +410,8 @@ dispatch_start(int64 *epoch)
 	{
 		ledger_begin(schema);
 		my_epoch = ledger_new_epoch();
-		ledger_recover(my_epoch, GetCurrentTimestamp());
+		living = wake_epochs(&n);
+		ledger_recover(living, n, GetCurrentTimestamp());
 		ledger_end();
 	}
 	commit();

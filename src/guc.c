@@ -10,6 +10,7 @@
 #include "utils/varlena.h"
 
 bool  opl_enabled = true;
+int   opl_workers = 1;
 int   opl_failover = FAILOVER_STOP;
 char *opl_databases = NULL;
 char *opl_secret_dir = NULL;
@@ -50,6 +51,10 @@ guc_define(void)
 		"a copy of the data holds no secrets.",
 		&opl_secret_dir, "op_ledger_secrets", PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL,
 		NULL);
+	DefineCustomIntVariable(
+		"op_ledger.workers", "Workers per database.",
+		"They share a provider's concurrency; one is enough for most.", &opl_workers, 1,
+		1, OPL_WORKERS_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable(
 		"op_ledger.failover", "What follows when this server was promoted.",
 		"stop: nothing is sent until op_adopt(). continue: go on by itself, where the "

@@ -13,8 +13,11 @@ typedef enum Failover
 	FAILOVER_CONTINUE /* adopt by itself; keys still guard */
 } Failover;
 
+#define OPL_WORKERS_MAX 16
+
 extern bool  opl_enabled;
 extern int   opl_failover;
+extern int   opl_workers; /* per database */
 extern char *opl_databases;
 extern char *opl_secret_dir;
 

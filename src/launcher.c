@@ -5,8 +5,8 @@
  * stays. A database whose probe found nothing is probed again once a minute, or
  * at once when somebody committed a CREATE EXTENSION.
  *
- *  1. A database has at most one slot that is STARTING or RUNNING (wake.c), so it
- *     never gets two workers, even when the launcher itself is restarted.
+ *  1. A slot belongs to one worker of one database by its number (wake.c), so that no
+ *     worker is started twice, even when the launcher itself is restarted.
  *  2. At most PROBES slots are STARTING at a time: probing a hundred databases
  *     must not use up the worker slots of others.
  */
@@ -246,28 +246,65 @@ complain(bool enough)
 	complained = !enough;
 }
 
+/* The first worker of a database finds out whether the extension is there; only
+ * when it stays do the others follow. -1: nothing to start. */
+static int
+missing_worker(Oid database)
+{
+	bool has[OPL_WORKERS_MAX] = {false};
+	bool stays = false;
+
+	for (int i = 0; i < wake_slot_count(); i++)
+	{
+		SlotReport slot = wake_slot(i);
+
+		if (slot.database != database || slot.state == SLOT_FREE)
+			continue;
+		has[slot.number] = true;
+		stays = stays || (slot.number == 0 && slot.state == SLOT_RUNNING);
+	}
+	if (!has[0])
+		return 0;
+	for (int number = 1; stays && number < opl_workers; number++)
+	{
+		if (!has[number])
+			return number;
+	}
+	return -1;
+}
+
+/* False: no process was to be had. */
+static bool
+start_one(Known *entry, int number, TimestampTz now)
+{
+	int slot = wake_slot_take(entry->database, number);
+
+	if (slot < 0)
+		return false;
+	entry->started_at = now;
+	if (start_worker(slot))
+		return true;
+	wake_slot_free(slot);
+	return false;
+}
+
 /* Starts what is due, a few at a time. False: no process was to be had. */
 static bool
 start_due(TimestampTz now, int starting)
 {
-	for (int i = 0; i < nknown && starting < PROBES; i++)
+	for (int i = 0; i < nknown; i++)
 	{
 		Known *entry = &known[i];
-		int    slot;
+		int    number;
 
-		if (now < entry->next_at || wake_report(entry->database).state != SLOT_FREE ||
-			ddl_waits(entry->database))
-			continue;
-		slot = wake_slot_take(entry->database);
-		if (slot < 0)
-			return false;
-		entry->started_at = now;
-		if (!start_worker(slot))
+		while (now >= entry->next_at && starting < PROBES &&
+			   (number = missing_worker(entry->database)) >= 0 &&
+			   !ddl_waits(entry->database))
 		{
-			wake_slot_free(slot);
-			return false;
+			if (!start_one(entry, number, now))
+				return false;
+			starting++;
 		}
-		starting++;
 	}
 	return true;
 }
@@ -284,7 +321,7 @@ sleep_time(TimestampTz now, bool short_of_slots)
 		return 1000;
 	for (int i = 0; i < nknown; i++)
 	{
-		if (wake_report(known[i].database).state == SLOT_FREE)
+		if (missing_worker(known[i].database) >= 0)
 			next = Min(next, Max(known[i].next_at, now + 100 * INT64CONST(1000)));
 	}
 	return (long) ((next - now) / 1000) + 1;

@@ -655,9 +655,16 @@ ledger_new_epoch(void)
 }
 
 void
-ledger_recover(int64 epoch, TimestampTz now)
+ledger_recover(const int64 *living, int n, TimestampTz now)
 {
-	Datum values[] = {Int64GetDatum(epoch), TimestampTzGetDatum(now)};
+	Datum  values[2];
+	Column epochs;
+
+	columns_init(&epochs, statements[STMT_RECOVER].args, 1, n);
+	for (int i = 0; i < n; i++)
+		put_bigint(&epochs, living[i], false);
+	values[0] = column_array(&epochs);
+	values[1] = TimestampTzGetDatum(now);
 
 	run(STMT_RECOVER, values, NULL);
 }

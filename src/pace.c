@@ -27,6 +27,8 @@ typedef struct Pace
 
 static HTAB *paces = NULL;
 static int   total = 0;
+static int   number = 0;  /* of this worker */
+static int   workers = 1; /* of this database */
 
 static Pace *
 pace_of(const char *name)
@@ -46,6 +48,20 @@ pace_of(const char *name)
 	return pace;
 }
 
+/* Our part of what all workers of the database may do together. */
+static int
+share_of(int places)
+{
+	return places / workers + (number < places % workers ? 1 : 0);
+}
+
+void
+pace_share(int my_number, int of_workers)
+{
+	number = my_number;
+	workers = of_workers;
+}
+
 void
 pace_provider(const char *name, int concurrency, bool paused)
 {
@@ -59,7 +75,13 @@ pace_provider(const char *name, int concurrency, bool paused)
 static int
 lookup_places(const Pace *pace)
 {
-	return pace->paused ? 1 : Max(1, pace->concurrency / 4);
+	return share_of(pace->paused ? 1 : Max(1, pace->concurrency / 4));
+}
+
+static int
+send_places(const Pace *pace)
+{
+	return pace->paused ? 0 : share_of(pace->concurrency);
 }
 
 static OplMoment *
@@ -72,15 +94,14 @@ int
 pace_free(const char *name, OplStep step, int given_back)
 {
 	Pace *pace = pace_of(name);
-	int   places;
+	bool  lookup = step == OPL_STEP_LOOKUP;
+	int   places = lookup ? lookup_places(pace) : send_places(pace);
+	int   taken = lookup ? pace->looking : pace->sending;
+	int   left = TOTAL_MAX - total + given_back;
 
 	if (GetCurrentTimestamp() < *hold_of(pace, step))
-		places = 0;
-	else if (step == OPL_STEP_LOOKUP)
-		places = lookup_places(pace) - pace->looking;
-	else
-		places = pace->paused ? 0 : pace->concurrency - pace->sending;
-	return Max(0, Min(places, TOTAL_MAX - total) + given_back);
+		return 0;
+	return Max(0, Min(places - taken + given_back, left));
 }
 
 static int *

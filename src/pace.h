@@ -10,6 +10,9 @@
 
 #include "decide.h"
 
+/* Which worker of how many this is: they share every provider's places. */
+extern void pace_share(int my_number, int of_workers);
+
 /* What the configuration says now. */
 extern void pace_provider(const char *name, int concurrency, bool paused);
 

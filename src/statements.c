@@ -104,10 +104,10 @@ const Statement statements[STMT_COUNT] = {
 	[STMT_EPOCH] = {"SELECT nextval('@.op_epoch')", 0, {0}},
 	[STMT_RECOVER] =
 		{"UPDATE @.op_due SET due_at = least(due_at, $2), epoch = NULL"
-		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_due WHERE epoch <> $1"
+		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_due WHERE epoch <> ALL ($1)"
 		 "                           FOR UPDATE SKIP LOCKED))",
 		 2,
-		 {INT8OID, TIMESTAMPTZOID}},
+		 {INT8ARRAYOID, TIMESTAMPTZOID}},
 	[STMT_HOMES] = {"SELECT system_identifier, database_oid, extension_oid, timeline, "
 					"control_inode, retired"
 					"  FROM @.op_control",

@@ -113,16 +113,22 @@ wake_available(void)
 
 /* ------------------------------------------------------------------- slots */
 
-/* The slot of a database that has a process or is about to. Lock held. */
-static Slot *
-slot_of(Oid database)
+/* Has it a process, or is about to have one? */
+static bool
+is_alive(const Slot *slot)
 {
-	for (int i = 0; i < shared->nslots; i++)
-	{
-		Slot *slot = &shared->slots[i];
+	return slot->report.state == SLOT_RUNNING || slot->report.state == SLOT_STARTING;
+}
 
-		if (slot->report.database == database &&
-			(slot->report.state == SLOT_RUNNING || slot->report.state == SLOT_STARTING))
+/* The next slot of a database behind `index`, start with -1. Lock held. */
+static Slot *
+next_slot_of(Oid database, int *index)
+{
+	while (++*index < shared->nslots)
+	{
+		Slot *slot = &shared->slots[*index];
+
+		if (slot->report.database == database && is_alive(slot))
 			return slot;
 	}
 	return NULL;
@@ -133,13 +139,16 @@ wake_report(Oid database)
 {
 	SlotReport report = {.state = SLOT_FREE};
 	Slot      *slot;
+	int        index = -1;
 
 	if (!shared)
 		return report;
 	LWLockAcquire(shared->lock, LW_SHARED);
-	slot = slot_of(database);
-	if (slot)
-		report = slot->report;
+	while ((slot = next_slot_of(database, &index)) != NULL)
+	{
+		if (report.state == SLOT_FREE || slot->report.number < report.number)
+			report = slot->report;
+	}
 	LWLockRelease(shared->lock);
 	return report;
 }
@@ -148,12 +157,12 @@ void
 wake_yield(Oid database)
 {
 	Slot *slot;
+	int   index = -1;
 
 	if (!shared)
 		return;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	slot = slot_of(database);
-	if (slot)
+	while ((slot = next_slot_of(database, &index)) != NULL)
 	{
 		slot->yield = true;
 		if (slot->latch)
@@ -164,18 +173,21 @@ wake_yield(Oid database)
 
 /* --------------------------------------------------------------- at commit */
 
-/* The worker of this session's database. Cannot fail. */
+/* The workers of this session's database. Cannot fail. */
 static void
-wake_own_worker(bool nudge)
+wake_own_workers(bool nudge)
 {
 	Slot *slot;
+	int   index = -1;
 
 	LWLockAcquire(shared->lock, nudge ? LW_EXCLUSIVE : LW_SHARED);
-	slot = slot_of(MyDatabaseId);
-	if (slot && nudge)
-		slot->nudged = true;
-	if (slot && slot->latch)
-		SetLatch(slot->latch);
+	while ((slot = next_slot_of(MyDatabaseId, &index)) != NULL)
+	{
+		if (nudge)
+			slot->nudged = true;
+		if (slot->latch)
+			SetLatch(slot->latch);
+	}
 	LWLockRelease(shared->lock);
 }
 
@@ -195,7 +207,7 @@ at_transaction_end(XactEvent event, void *arg)
 	if (event == XACT_EVENT_COMMIT)
 	{
 		if (pending.worker || pending.nudge)
-			wake_own_worker(pending.nudge);
+			wake_own_workers(pending.nudge);
 		if (pending.waiters)
 			ConditionVariableBroadcast(&shared->ended);
 		if (pending.launcher || pending.databases)
@@ -327,12 +339,38 @@ wake_attach(int index)
 	return database;
 }
 
+int
+wake_number(void)
+{
+	return shared->slots[my_slot].report.number;
+}
+
+int64 *
+wake_epochs(int *count)
+{
+	int64 *epochs = palloc(sizeof(int64) * shared->nslots);
+	Slot  *slot;
+	int    index = -1;
+
+	*count = 0;
+	LWLockAcquire(shared->lock, LW_SHARED);
+	while ((slot = next_slot_of(MyDatabaseId, &index)) != NULL)
+	{
+		if (slot->report.epoch != 0)
+			epochs[(*count)++] = slot->report.epoch;
+	}
+	LWLockRelease(shared->lock);
+	return epochs;
+}
+
 void
 wake_running(int64 epoch)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	shared->slots[my_slot].report.state = SLOT_RUNNING;
 	shared->slots[my_slot].report.epoch = epoch;
+	if (shared->launcher)
+		SetLatch(shared->launcher); /* others may follow now */
 	LWLockRelease(shared->lock);
 }
 
@@ -450,17 +488,28 @@ wake_dismiss(int slot)
 }
 
 int
-wake_slot_take(Oid database)
+wake_slot_take(Oid database, int number)
 {
-	int taken = -1;
+	int   taken = -1;
+	int   index = -1;
+	Slot *slot;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	while ((slot = next_slot_of(database, &index)) != NULL)
+	{
+		if (slot->report.number == number)
+		{
+			LWLockRelease(shared->lock);
+			return -1;
+		}
+	}
 	for (int i = 0; i < shared->nslots && taken < 0; i++)
 	{
 		if (shared->slots[i].report.state == SLOT_FREE)
 		{
 			memset(&shared->slots[i], 0, sizeof(Slot));
 			shared->slots[i].report.database = database;
+			shared->slots[i].report.number = number;
 			shared->slots[i].report.state = SLOT_STARTING;
 			taken = i;
 		}

@@ -30,6 +30,7 @@ typedef enum SlotEnd
 typedef struct SlotReport
 {
 	Oid         database;
+	int         number; /* among the workers of its database, from 0 */
 	SlotState   state;
 	SlotEnd     end;
 	pid_t       pid;
@@ -56,7 +57,7 @@ extern void wake_nudge_at_commit(void);
 extern void wake_launcher_at_commit(void);  /* a database may want a worker now */
 extern void wake_databases_at_commit(void); /* databases came or changed */
 
-/* The worker of this database; state FREE when there is none. */
+/* The first worker of this database; state FREE when there is none. */
 extern SlotReport wake_report(Oid database);
 
 /* Now, from a hook: the worker of `database` looks whether DDL waits for it. */
@@ -68,23 +69,26 @@ extern void wake_wait_sleep(long timeout_ms);
 extern void wake_wait_finish(void);
 
 /* ---- the worker */
-extern Oid  wake_attach(int slot);     /* at start; the slot's database */
-extern void wake_running(int64 epoch); /* the extension is here */
-extern void wake_leaving(SlotEnd end); /* said before proc_exit */
-extern bool wake_take_nudged(void);    /* somebody asked again, since last time */
-extern bool wake_take_yield(void);
-extern bool wake_dismissed(void); /* this database is to have no worker */
-extern void wake_turned(int in_flight, TimestampTz held_since);
-extern void wake_turn_failed(const char *failure);
-extern void wake_waiters(void); /* operations ended: after the commit */
+extern Oid    wake_attach(int slot);     /* at start; the slot's database */
+extern int    wake_number(void);         /* among the workers of the database */
+extern int64 *wake_epochs(int *count);   /* of its workers that live */
+extern void   wake_running(int64 epoch); /* the extension is here */
+extern void   wake_leaving(SlotEnd end); /* said before proc_exit */
+extern bool   wake_take_nudged(void);    /* somebody asked again, since last time */
+extern bool   wake_take_yield(void);
+extern bool   wake_dismissed(void); /* this database is to have no worker */
+extern void   wake_turned(int in_flight, TimestampTz held_since);
+extern void   wake_turn_failed(const char *failure);
+extern void   wake_waiters(void); /* operations ended: after the commit */
 
 /* ---- the launcher */
 extern void       wake_launcher_start(void);
 extern bool       wake_take_scan(void); /* a database was told to want a worker */
 extern int        wake_slot_count(void);
 extern SlotReport wake_slot(int slot);
-extern void       wake_dismiss(int slot);       /* its worker leaves */
-extern int        wake_slot_take(Oid database); /* a free slot, now STARTING; -1: none */
-extern void       wake_slot_free(int slot);
+extern void       wake_dismiss(int slot); /* its worker leaves */
+/* A free slot, now STARTING; -1: none is, or that worker has one. */
+extern int  wake_slot_take(Oid database, int number);
+extern void wake_slot_free(int slot);
 
 #endif

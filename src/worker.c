@@ -17,6 +17,7 @@
 #include "flight.h"
 #include "guc.h"
 #include "miscadmin.h"
+#include "pace.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -176,8 +177,10 @@ handle_interrupts(void)
 	{
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
+		pace_share(wake_number(), opl_workers);
 	}
-	if (leaving || ShutdownRequestPending || !opl_enabled || wake_dismissed())
+	if (leaving || ShutdownRequestPending || !opl_enabled || wake_dismissed() ||
+		wake_number() >= opl_workers)
 		leave_in_order(END_STOPPED);
 }
 
@@ -311,6 +314,7 @@ op_ledger_worker_main(Datum slot)
 			break;
 	}
 	wake_running(epoch);
+	pace_share(wake_number(), opl_workers);
 	transport_start();
 	reactor_start(transport_descriptor());
 	run();

@@ -1,10 +1,10 @@
 -- What the worker and op_health() know of processes and of this place.
-CREATE FUNCTION _op_worker(OUT preloaded boolean, OUT state text, OUT pid integer, OUT epoch bigint,
+CREATE FUNCTION _op_worker(OUT preloaded boolean, OUT number integer, OUT state text, OUT pid integer, OUT epoch bigint,
                            OUT started_at timestamptz, OUT turn_at timestamptz, OUT in_flight integer,
                            OUT held_since timestamptz, OUT failed_turns bigint, OUT failed_at timestamptz,
                            OUT failure text)
-	LANGUAGE c VOLATILE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION _op_worker() IS 'The worker of this database, from shared memory. state: running, starting or absent.';
+	RETURNS SETOF record LANGUAGE c VOLATILE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION _op_worker() IS 'The workers of this database, from shared memory. state: running, starting or absent.';
 
 CREATE FUNCTION _op_home(OUT system_identifier bigint, OUT database_oid oid, OUT extension_oid oid,
                          OUT timeline integer, OUT control_inode bigint)

@@ -11,7 +11,14 @@ DECLARE
 	v_home    record;
 	v_count   record;
 BEGIN
-	SELECT * INTO v_worker FROM _op_worker();
+	SELECT bool_or(w.preloaded) AS preloaded,
+	       CASE WHEN bool_or(w.state = 'running') THEN 'running'
+	            WHEN bool_or(w.state = 'starting') THEN 'starting' ELSE 'absent' END AS state,
+	       string_agg(w.pid::text, ', ' ORDER BY w.number) AS pid, min(w.started_at) AS started_at,
+	       min(coalesce(w.turn_at, w.started_at)) AS turn_at, sum(w.in_flight) AS in_flight,
+	       min(w.held_since) AS held_since, sum(w.failed_turns) AS failed_turns, max(w.failed_at) AS failed_at,
+	       (array_agg(w.failure ORDER BY w.failed_at DESC NULLS LAST))[1] AS failure
+	  INTO v_worker FROM _op_worker() AS w;
 
 	check_name := 'worker'; hint := NULL;
 	IF NOT v_worker.preloaded THEN
