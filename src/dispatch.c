@@ -237,11 +237,11 @@ fail_over(void)
 
 /* When the agenda wants us next: what this turn planned, and what was there. */
 static void
-plan_next(Batch *batch, bool claiming)
+plan_next(Batch *batch, bool claiming, bool answer_only)
 {
 	TimestampTz next = Min(batch->now + TICK, batch_soonest(batch));
 
-	if (failing_over)
+	if (failing_over || answer_only)
 		next = batch->now;
 	else if (batch->nclaimed == 0 && batch->nchanges > batch->nsettled)
 		next = batch->now; /* places are free, and more may be due */
@@ -270,12 +270,13 @@ static void
 work(Batch *batch, bool claiming, bool ticked)
 {
 	int  limit = trouble_limit(SETTLE_MAX);
-	bool one_by_one = limit == 1;
+	bool answer_only; /* the turn takes one item, and that is an answer */
 
 	items = batch->nanswers = flight_answers(batch->answers, limit, batch->now);
 	strlcpy(suspect, only_item(batch), sizeof(suspect));
+	answer_only = limit == 1 && batch->nanswers > 0;
 	settle_answers(batch);
-	if (claiming && at_home() && !(one_by_one && batch->nanswers > 0))
+	if (claiming && at_home() && !answer_only)
 		claim_take(batch, trouble_limit(CLAIM_MAX));
 	items += batch->ndue;
 	strlcpy(suspect, only_item(batch), sizeof(suspect));
@@ -283,7 +284,7 @@ work(Batch *batch, bool claiming, bool ticked)
 	if (ticked || wake_take_nudged())
 		answer_nudges(batch);
 	batch_write(batch, my_epoch);
-	plan_next(batch, claiming);
+	plan_next(batch, claiming, answer_only);
 }
 
 /* It makes turns fail by itself: a person must look, the others go on. */
@@ -301,8 +302,9 @@ condemn(void)
 	condemned[0] = '\0';
 	items = 0;
 	suspect[0] = '\0';
-	if (n == 0)
-		return;
+	if (n == 0 || operation->op.state == OPL_REVIEW ||
+		opl_state_ended(operation->op.state))
+		return; /* held by a session, or in somebody's hands already */
 	due = ledger_lock_due(ids, 1, &nheld);
 	change.row = operation->row;
 	if (nheld > 0)

@@ -13,6 +13,7 @@
 
 #include "compat.h"
 #include "access/xact.h"
+#include "catalog/pg_authid.h"
 #include "dispatch.h"
 #include "flight.h"
 #include "guc.h"
@@ -98,6 +99,7 @@ static void
 pin_settings(void)
 {
 	static const char *const pinned[][2] = {
+		{"role", "none"},
 		{"default_transaction_read_only", "off"},
 		{"default_transaction_isolation", "read committed"},
 		{"default_transaction_deferrable", "off"},
@@ -117,6 +119,7 @@ pin_settings(void)
 		{"jit", "off"},
 	};
 
+	SetSessionAuthorization(BOOTSTRAP_SUPERUSERID, true);
 	for (int i = 0; i < lengthof(pinned); i++)
 		SetConfigOption(pinned[i][0], pinned[i][1], PGC_SUSET, PGC_S_OVERRIDE);
 	if (GetConfigOption("transaction_timeout", true, false))
