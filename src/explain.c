@@ -161,7 +161,7 @@ idle_words(const Facts *f)
 
 	if (op->state == OPL_HELD)
 		return "nothing, until op_approve() or op_reject()";
-	if (op->state == OPL_FAILED)
+	if (op->state == OPL_FAILED && f->request != NULL)
 		return "nothing; a person may order another try with op_reissue()";
 	if (opl_state_ended(op->state))
 		return "nothing: it has ended";

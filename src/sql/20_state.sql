@@ -19,7 +19,7 @@ BEGIN
 		ERRCODE = 'OL009',
 		MESSAGE = format('%s of op_operation is refused', lower(TG_OP)),
 		DETAIL = 'An operation whose row is gone could be executed a second time.',
-		HINT = 'Remove the bulk of old operations from op_request and op_attempt; their rows here stay.';
+		HINT = 'op_purge() removes the bulk of old operations; their rows here stay.';
 END
 $$;
 COMMENT ON FUNCTION _op_keep() IS 'Refuses to delete operations.';
