@@ -357,7 +357,7 @@ Actors::follow(World *w, const OplDecision &d, int object, bool person)
 	if (d.moved)
 	{
 		l->step = d.step;
-		l->due = d.step == OPL_STEP_NONE ? LONG : remaining(d.due_at);
+		l->due = d.step == OPL_STEP_NONE ? (u8) LONG : remaining(d.due_at);
 	}
 	if (d.pause)
 		w->paused = 1;
@@ -465,7 +465,9 @@ Actors::claim(const World &w)
 		claimed(next, idle_slot(w), what, d);
 		return;
 	}
-	say("worker: the row came due, nothing can be claimed (%s)",
+	say(w.now.state == OPL_SUBMITTED
+	        ? "worker: finds it submitted, by a worker that is gone or late (%s)"
+	        : "worker: the row came due, and the claim is refused (%s)",
 	    d.reason ? d.reason : "-");
 	follow(&next, d, NOBODY, false);
 	if (!d.moved)
@@ -754,12 +756,16 @@ Actors::locked(const World &w, int gen) const
 	                             { return r.phase == WORK && r.gen == gen; });
 }
 
+/* What an answer that shows an object says, by Kept. */
+static const OplVerdict shown_as[] = {OPL_V_CONFIRMED, OPL_V_ACCEPTED,
+                                      OPL_V_FOUND_FAILED};
+
 void
 Actors::replay(const World &w, int request)
 {
 	const Key    &key = w.key[w.request[request].gen];
 	const Object &o = w.object[key.object];
-	int           how = key.kept;
+	Kept          how = (Kept) key.kept;
 
 	if (key.status == KEPT_ERROR)
 	{
@@ -775,13 +781,9 @@ Actors::replay(const World &w, int request)
 		return;
 	}
 	if (s.keeps == OPL_STORES_STATE)
-		how = o.failed ? (int) AS_FAILED : o.was_done ? (int) AS_DONE : (int) AS_PENDING;
+		how = o.failed ? AS_FAILED : o.was_done ? AS_DONE : AS_PENDING;
 	say("provider: knows the key, shows object %c", 'A' + key.object);
-	answer(w, request,
-	       how == AS_FAILED    ? OPL_V_FOUND_FAILED
-	           : how == AS_DONE ? OPL_V_CONFIRMED
-	                            : OPL_V_ACCEPTED,
-	       key.object, false, false);
+	answer(w, request, shown_as[how], key.object, false, false);
 }
 
 void
@@ -897,9 +899,7 @@ Actors::keep_error(World *w, int gen, bool took_effect, int object) const
 void
 Actors::effect(const World &w, int request, Kept how)
 {
-	static const OplVerdict verdicts[] = {OPL_V_CONFIRMED, OPL_V_ACCEPTED,
-	                                      OPL_V_FOUND_FAILED};
-	static const char      *words[] = {"done", "pending", "failed at once"};
+	static const char *words[] = {"done", "pending", "failed at once"};
 	int                     gen = w.request[request].gen;
 	World                   next = w;
 	int                     object = create(&next, gen, how);
@@ -911,7 +911,7 @@ Actors::effect(const World &w, int request, Kept how)
 		kept.key[gen] = {KEPT_OBJECT, (u8) object, w.key[gen].age, (u8) how};
 	say("provider: object %c of generation %d, %s", 'A' + object,
 	    generations[gen], words[how]);
-	answer(kept, request, verdicts[how], object, false, true);
+	answer(kept, request, shown_as[how], object, false, true);
 	if (!s.clean && s.errors)
 	{
 		World failed = next;

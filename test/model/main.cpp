@@ -11,6 +11,7 @@
 #include <iostream>
 
 #include "grid.h"
+#include "lemma.h"
 #include "search.h"
 
 static const char *
@@ -28,7 +29,7 @@ static int
 run(const Scenario &s)
 {
 	auto    start = std::chrono::steady_clock::now();
-	Outcome o = search(s);
+	Outcome o = s.lemma ? lemma(s.lemma) : search(s);
 	std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
 	bool as_wanted = o.cut || o.bad.empty() != (s.story != 0);
 

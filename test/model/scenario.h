@@ -72,6 +72,7 @@ extern "C" {
 	X(person_lies, 0, "a person says failed although it happened")             \
 	/* the search */                                                           \
 	X(live, 1, "look for circles, too")                                        \
+	X(lemma, 0, "not a graph: the lemma of this number")                       \
 	X(limit, 60, "million states")                                             \
 	X(story, 0, "1: a violation is what we want")
 

@@ -64,6 +64,7 @@ class Graph
 
 	Packed packed(u32 i);
 	u64    hash(const u64 *w) const;
+	bool   same(const u64 *a, const u64 *b) const;
 	u32    add(const Packed &p, u32 from);
 	void   rehash();
 	bool   expand(u32 i);
@@ -105,6 +106,16 @@ Graph::hash(const u64 *w) const
 	return h * 0xD6E8FEB86659FD93ull >> 20;
 }
 
+bool
+Graph::same(const u64 *a, const u64 *b) const
+{
+	u64 difference = 0;
+
+	for (int i = 0; i < words; i++)
+		difference |= a[i] ^ b[i];
+	return difference == 0;
+}
+
 void
 Graph::rehash()
 {
@@ -130,8 +141,7 @@ Graph::add(const Packed &p, u32 from)
 
 	for (; table[at] != NONE; at = (at + 1) & (table.size() - 1))
 	{
-		if (memcmp(&worlds[(u64) table[at] * words], p.word,
-		           words * sizeof(u64)) == 0)
+		if (same(&worlds[(u64) table[at] * words], p.word))
 			return table[at];
 	}
 	memcpy(&worlds[(u64) count * words], p.word, words * sizeof(u64));

@@ -8,19 +8,16 @@ namespace
 
 struct Writer
 {
-	Packed *p;
+	Packed  *p;
 	unsigned at = 0;
+	unsigned too_wide = 0; /* the bits of a value that do not fit its field */
 
-	void
+	__attribute__((always_inline)) void
 	operator()(u8 value, unsigned bits)
 	{
 		unsigned word = at >> 6, shift = at & 63;
 
-		if (value >> bits)
-		{
-			fprintf(stderr, "model: a field of %u bits holds %u\n", bits, value);
-			abort();
-		}
+		too_wide |= value >> bits;
 		p->word[word] |= (u64) value << shift;
 		if (shift + bits > 64)
 			p->word[word + 1] |= (u64) value >> (64 - shift);
@@ -33,7 +30,7 @@ struct Reader
 	const Packed *p;
 	unsigned at = 0;
 
-	void
+	__attribute__((always_inline)) void
 	operator()(u8 &value, unsigned bits)
 	{
 		unsigned word = at >> 6, shift = at & 63;
@@ -55,6 +52,11 @@ pack(const World &w)
 	Writer f = {&p};
 
 	world_fields(w, f);
+	if (f.too_wide)
+	{
+		fprintf(stderr, "model: a value does not fit its field\n");
+		abort();
+	}
 	return p;
 }
 

@@ -1,0 +1,119 @@
+#include "lemma.h"
+
+namespace
+{
+
+const OplMoment NOW = 1000 * OPL_MINUTE;
+
+/* Calls `visit` with every operation and every kind of promise; times are the
+ * least and the most that a rule can tell apart. */
+template <class F>
+void
+every_operation(F visit)
+{
+	const OplMoment moments[] = {OPL_NEVER, NOW - 100 * OPL_MINUTE, NOW};
+
+	for (unsigned n = 0; n < 9u * 4 * 8 * 3 * 3 * 3 * 8 * 4; n++)
+	{
+		unsigned     k = n;
+		OplOperation op = {};
+		OplPromises  p = {};
+		auto         take = [&k](unsigned choices)
+		{
+			unsigned digit = k % choices;
+
+			k /= choices;
+			return digit;
+		};
+
+		op.state = (OplState) take(OPL_STATE_COUNT);
+		op.sealed = (OplSeal) take(OPL_SEAL_COUNT);
+		op.tainted = take(2);
+		op.contradiction = take(2);
+		op.adopted = take(2);
+		op.generation = 1;
+		op.attempts = 1;
+		op.tries = take(3);
+		op.first_sent_at = op.trying_since = moments[take(3)];
+		op.last_sent_at = moments[take(3)];
+		op.not_after = OPL_NEVER;
+		p.recipe = take(2);
+		p.guards = take(2);
+		p.ttl = take(2) ? 200 * OPL_MINUTE : 0;
+		p.stores = (OplStores) take(OPL_STORES_COUNT);
+		p.margin = p.timeout = p.flight = OPL_MINUTE;
+		p.attempts = 3;
+		p.patience = 500 * OPL_MINUTE;
+		p.give_up = 50 * OPL_MINUTE;
+		p.initial = p.max = OPL_MINUTE;
+		p.base = 1;
+		visit(op, p);
+	}
+}
+
+bool
+shows_no_object(int verdict)
+{
+	return verdict != OPL_V_CONFIRMED && verdict != OPL_V_ACCEPTED &&
+		verdict != OPL_V_FOUND && verdict != OPL_V_FOUND_PENDING &&
+		verdict != OPL_V_FOUND_FAILED;
+}
+
+void
+late_says_nothing(Outcome *result)
+{
+	every_operation([result](const OplOperation &op, const OplPromises &p)
+	{
+		for (int v = 0; v < OPL_VERDICT_COUNT * 2; v++)
+		{
+			OplFinding f = {};
+
+			f.verdict = (OplVerdict) (v / 2);
+			f.kind = v % 2 ? OPL_KIND_LATE : OPL_KIND_DOOR;
+			f.keyed = true;
+			f.started_at = NOW;
+			f.retry_at = OPL_NEVER;
+			f.same_generation = true;
+			if (!shows_no_object(f.verdict))
+				continue;
+
+			OplDecision d = opl_decide(&op, &p, &f, NOW);
+
+			result->states++;
+			if (d.moved || d.take_object || d.note_failed || d.pause)
+				result->bad = "late evidence without an object moved something";
+		}
+	});
+}
+
+void
+no_send_before_its_time(Outcome *result)
+{
+	every_operation([result](const OplOperation &op, const OplPromises &p)
+	{
+		const OplMoment earlier = NOW - 150 * OPL_MINUTE;
+		OplDecision     d;
+
+		if (!op.tainted || op.last_sent_at == OPL_NEVER ||
+		    op.first_sent_at == OPL_NEVER || op.state == OPL_SUBMITTED)
+			return;
+		result->states++;
+		if (opl_claim(&op, &p, OPL_STEP_SEND, earlier, &d) == OPL_CLAIM_SEND &&
+		    op.state != OPL_PENDING)
+			result->bad = "sent again by a clock that went backwards";
+	});
+}
+
+} // namespace
+
+Outcome
+lemma(int which)
+{
+	Outcome result;
+
+	if (which == 1)
+		late_says_nothing(&result);
+	else
+		no_send_before_its_time(&result);
+	return result;
+}
