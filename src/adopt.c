@@ -14,9 +14,11 @@
 #include "access/xlog.h"
 #include "actions.h"
 #include "errors.h"
+#include "finding.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "home.h"
+#include "lease.h"
 #include "ledger.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
@@ -33,13 +35,12 @@ PG_FUNCTION_INFO_V1(op_adopt);
 /* ---------------------------------------------------------------- deciding */
 
 /* Without its action nothing can be sent or asked: a person decides. */
-static const OplPromises *
-promises_of(const LedgerOperation *operation)
+static OplPromises
+promises_of(const LedgerOperation *operation, const Action *action)
 {
-	static const OplPromises none = {.ttl = 0};
-	Action                  *action = action_find(operation->action);
+	OplPromises none = {.ttl = 0};
 
-	return action ? &action->spec->promises : &none;
+	return action ? finding_promises(action->spec, operation, NULL) : none;
 }
 
 static void
@@ -59,11 +60,17 @@ static void
 decide(LedgerChange *change, const LedgerOperation *operation, bool guarded,
 	   TimestampTz now)
 {
+	Action     *action = action_find(operation->action);
+	OplPromises promises = promises_of(operation, action);
+
 	memset(change, 0, sizeof(LedgerChange));
 	change->op_id = operation->op_id;
 	change->provider = operation->provider;
-	change->decision = opl_adopt(&operation->op, promises_of(operation),
-								 operation->created_at, guarded, now);
+	change->decision =
+		opl_adopt(&operation->op, &promises, operation->created_at, guarded, now);
+	/* Clients of the other time line may still hold tickets. */
+	if (action && action->spec->executor == EXECUTOR_CLIENT)
+		change->lease_until = now + LEASE_MAX;
 	change->reason =
 		change->decision.reason ? change->decision.reason : operation->reason;
 }

@@ -197,6 +197,20 @@ put_off(Batch *batch, const LedgerOperation *operation, const LedgerDue *due)
 	change->due = due->row;
 }
 
+/* Its action is executed by a client: this send waits for op_claim(). */
+static void
+leave_to_client(Batch *batch, const LedgerOperation *operation, const LedgerDue *due)
+{
+	OplDecision   as_it_is = {.after = operation->op,
+							  .step = OPL_STEP_SEND,
+							  .due_at = due->due_at,
+							  .moved = true};
+	LedgerChange *change = batch_change(batch, operation, &as_it_is);
+
+	change->due = due->row;
+	change->for_client = true;
+}
+
 static void
 claim(Batch *batch, const LedgerDue *due, LedgerOperation *operation,
 	  LedgerRequest *request, Action *action)
@@ -211,7 +225,13 @@ claim(Batch *batch, const LedgerDue *due, LedgerOperation *operation,
 						errmsg("operation \"%s\" has no request of generation %d",
 							   operation->op_id, operation->op.generation)));
 	operation->op.not_after = request->not_after;
+	promises.margin = action->spec->promises.margin; /* ours, not a client's */
 	what = opl_claim(&operation->op, &promises, due->step, batch->now, &decision);
+	if (what == OPL_CLAIM_SEND && action->spec->executor == EXECUTOR_CLIENT)
+	{
+		leave_to_client(batch, operation, due);
+		return;
+	}
 	if (operation->op.state == OPL_SUBMITTED)
 		add_lost(batch, operation);
 	change = batch_change(batch, operation, &decision);

@@ -45,7 +45,7 @@ typedef struct Evidence
 	Phase       phase;
 	int         curl_code;   /* CURLcode; 0 is a whole answer */
 	int         http_status; /* 0: none */
-	int64       bytes_sent;
+	int64       bytes_sent;  /* -1: not known */
 	int         retry_after; /* seconds, 0: none said */
 	char       *headers;     /* raw header lines of the last answer */
 	size_t      headers_len;

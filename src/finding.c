@@ -15,6 +15,11 @@ finding_promises(const Spec *spec, const LedgerOperation *operation,
 	bool        known = operation->external_id != NULL ||
 				 (judgement != NULL && judgement->external_id != NULL);
 
+	/* A client may send until its lease has run out, whenever that was claimed. */
+	if (spec->executor == EXECUTOR_CLIENT && operation->lease_until != OPL_NEVER &&
+		operation->op.last_sent_at != OPL_NEVER)
+		promises.margin =
+			Max(promises.margin, operation->lease_until - operation->op.last_sent_at);
 	promises.recipe = promises.recipe || (spec->poll_path != NULL && known);
 	return promises;
 }

@@ -14,7 +14,8 @@
 #include "spec.h"
 
 /* What the provider promises about an operation. Where its object is known, a
- * poll is a lookup. `judgement` NULL: nothing new is known. */
+ * poll is a lookup; what clients were leased takes the place of margin. `judgement` NULL:
+ * nothing new is known. */
 extern OplPromises finding_promises(const Spec *spec, const LedgerOperation *operation,
 									const Judgement *judgement);
 

@@ -285,6 +285,9 @@ field_seal(uint64 row, int column)
 	return seal;
 }
 
+/* In the agenda: a send that the worker leaves to op_claim(). */
+#define CLAIM_STEP "claim"
+
 static OplStep
 field_step(uint64 row, int column)
 {
@@ -292,12 +295,14 @@ field_step(uint64 row, int column)
 	OplStep step;
 
 	field_name(row, column, name, sizeof(name));
+	if (strcmp(name, CLAIM_STEP) == 0)
+		return OPL_STEP_SEND;
 	opl_step_parse(name, &step);
 	return step;
 }
 
 /* The columns of OPERATION_COLUMNS. */
-#define OPERATION_NCOLUMNS 21
+#define OPERATION_NCOLUMNS 22
 static void
 read_operation(uint64 row, LedgerOperation *out)
 {
@@ -325,6 +330,7 @@ read_operation(uint64 row, LedgerOperation *out)
 	out->created_at = field_time(row, 19);
 	out->xmin = DatumGetTransactionId(field(row, 20, &null));
 	out->row = *(ItemPointer) DatumGetPointer(field(row, 21, &null));
+	out->lease_until = field_time(row, 22);
 }
 
 static void
@@ -850,6 +856,12 @@ plan_nothing(const LedgerChange *changes, int n)
 	run(STMT_OFF_AGENDA, values, NULL);
 }
 
+static const char *
+step_of(const LedgerChange *change)
+{
+	return change->for_client ? CLAIM_STEP : opl_step_name(change->decision.step);
+}
+
 static void
 plan_update(const LedgerChange *changes, int n, int64 epoch)
 {
@@ -862,7 +874,7 @@ plan_update(const LedgerChange *changes, int n, int64 epoch)
 			!has_due(&changes[i]))
 			continue;
 		put_tid(&c[0], &changes[i].due);
-		put_text(&c[1], opl_step_name(changes[i].decision.step));
+		put_text(&c[1], step_of(&changes[i]));
 		put_time(&c[2], changes[i].decision.due_at);
 		put_bigint(&c[3], epoch, !changes[i].claimed);
 	}
@@ -883,7 +895,7 @@ plan_insert(const LedgerChange *changes, int n, int64 epoch)
 			continue;
 		put_text(&c[0], changes[i].op_id);
 		put_text(&c[1], changes[i].provider);
-		put_text(&c[2], opl_step_name(changes[i].decision.step));
+		put_text(&c[2], step_of(&changes[i]));
 		put_time(&c[3], changes[i].decision.due_at);
 		put_bigint(&c[4], epoch, !changes[i].claimed);
 	}
@@ -919,7 +931,7 @@ put_evidence(Column *c, const Evidence *e)
 	put_datum(&c[0], Int32GetDatum(none ? 0 : e->http_status),
 			  none || e->http_status == 0);
 	put_datum(&c[1], Int32GetDatum(none ? 0 : e->curl_code), none);
-	put_bigint(&c[2], none ? 0 : e->bytes_sent, none);
+	put_bigint(&c[2], none ? 0 : e->bytes_sent, none || e->bytes_sent < 0);
 	put_text(&c[3], none || e->peer[0] == '\0' ? NULL : e->peer);
 	put_datum(&c[4], Int32GetDatum(none ? 0 : e->connect_us), none);
 	put_datum(&c[5], Int32GetDatum(none ? 0 : e->first_byte_us), none);
@@ -1004,6 +1016,45 @@ ledger_last_lookup(const char *op_id)
 	return read_time(run(STMT_LAST_LOOKUP, values, NULL));
 }
 
+/* -------------------------------------------------------- client executors */
+
+void
+ledger_lease(const char *op_id, TimestampTz until)
+{
+	Datum values[] = {CStringGetTextDatum(op_id), TimestampTzGetDatum(until)};
+
+	run(STMT_LEASE, values, NULL);
+}
+
+bool
+ledger_attempt(const char *op_id, int n, char **kind, int *generation,
+			   TimestampTz *started_at)
+{
+	Datum values[] = {CStringGetTextDatum(op_id), Int32GetDatum(n)};
+	bool  found = run(STMT_ATTEMPT, values, NULL) > 0;
+
+	if (found)
+	{
+		*kind = field_text(0, 1);
+		*generation = field_int(0, 2);
+		*started_at = field_time(0, 3);
+	}
+	done();
+	return found;
+}
+
+int
+ledger_next_late(const char *op_id)
+{
+	Datum values[] = {CStringGetTextDatum(op_id)};
+	int   n;
+
+	run(STMT_NEXT_LATE, values, NULL);
+	n = field_int(0, 1);
+	done();
+	return n;
+}
+
 /* --------------------------------------------------------------- adoption */
 
 void
@@ -1060,10 +1111,10 @@ ledger_adopt_next(int max, MemoryContext context, int *count)
 static void
 adopt_operations(const LedgerChange *changes, int n)
 {
-	Column c[7];
+	Column c[8];
 	uint64 saved;
 
-	columns_init(c, statements[STMT_ADOPT_SAVE].args, 7, n);
+	columns_init(c, statements[STMT_ADOPT_SAVE].args, 8, n);
 	for (int i = 0; i < n; i++)
 	{
 		const OplOperation *after = &changes[i].decision.after;
@@ -1075,8 +1126,9 @@ adopt_operations(const LedgerChange *changes, int n)
 		put_time(&c[4], after->first_sent_at);
 		put_time(&c[5], after->last_sent_at);
 		put_text(&c[6], changes[i].reason);
+		put_time(&c[7], changes[i].lease_until ? changes[i].lease_until : OPL_NEVER);
 	}
-	saved = run_columns(STMT_ADOPT_SAVE, c, 7, (Datum) 0);
+	saved = run_columns(STMT_ADOPT_SAVE, c, 8, (Datum) 0);
 	if (saved != n)
 		elog(ERROR, "saved " UINT64_FORMAT " operations instead of %d", saved, n);
 }

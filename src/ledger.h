@@ -32,8 +32,9 @@ typedef struct LedgerOperation
 	char           *reason;
 	bytea          *args_hash;
 	TimestampTz     created_at;
-	TransactionId   xmin; /* wrote this version */
-	ItemPointerData row;  /* where it is, while we hold it */
+	TimestampTz     lease_until; /* OPL_NEVER: no client ever claimed it */
+	TransactionId   xmin;        /* wrote this version */
+	ItemPointerData row;         /* where it is, while we hold it */
 } LedgerOperation;
 
 /* A row of op_request. */
@@ -75,9 +76,11 @@ typedef struct LedgerChange
 	const char     *external_id; /* NULL: as it is */
 	const char     *failed_id;   /* joins failed_ids; NULL: none does */
 	const char     *reason;
-	bool            claimed; /* the agenda's row carries our epoch */
-	ItemPointerData row;     /* of op_operation */
-	ItemPointerData due;     /* of op_due, which we hold; invalid: there is none */
+	bool            claimed;     /* the agenda's row carries our epoch */
+	bool            for_client;  /* its send waits for op_claim() */
+	TimestampTz     lease_until; /* of an adoption; 0: as it is */
+	ItemPointerData row;         /* of op_operation */
+	ItemPointerData due;         /* of op_due, which we hold; invalid: there is none */
 } LedgerChange;
 
 /* A row of op_attempt. */
@@ -197,6 +200,14 @@ extern void             ledger_record(const LedgerAttempt *attempts, int n);
 extern bool             ledger_pause(const char *provider, const char *note);
 extern char           **ledger_take_nudges(int *count);
 extern TimestampTz      ledger_last_lookup(const char *op_id); /* OPL_NEVER: none */
+
+/* ---- client executors */
+extern void ledger_lease(const char *op_id, TimestampTz until);
+/* What is on record of an exchange; false: nothing. */
+extern bool ledger_attempt(const char *op_id, int n, char **kind, int *generation,
+						   TimestampTz *started_at);
+/* Numbers of what came by itself: -1, -2, … */
+extern int ledger_next_late(const char *op_id);
 
 /* ---- a copy takes over: in one transaction, between lock and the last batch */
 extern void ledger_lock_homes(void);

@@ -47,7 +47,7 @@ may_call_again(OplState state)
 	return opl_state_ended(state) && strcmp(opl_state_effect(state), "none") == 0;
 }
 
-static int
+int
 seconds_until(TimestampTz moment)
 {
 	int64 left = moment - GetCurrentTimestamp();

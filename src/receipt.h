@@ -10,6 +10,9 @@
 #include "fmgr.h"
 #include "ledger.h"
 
+/* Until a moment, at least 1. */
+extern int seconds_until(TimestampTz moment);
+
 /* A Datum of op_receipt, for a function that returns it. `due_at` is the next
  * step's moment or OPL_NEVER; `message` NULL: what is said of the state. */
 extern Datum receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation,

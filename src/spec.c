@@ -434,7 +434,7 @@ static const Field spec_fields[] = {
 	{"undo.args",           read_object,     0,         NOWHERE,                  0, 0, NULL},
 	{"redact",              read_redact,     0,         NOWHERE,                  0, 0, NULL},
 	{"approval",            read_boolean,    0,         SPEC(approval),           0, 0, NULL},
-	{"executor",            read_choice,     0,         NOWHERE,                  0, 0, executors},
+	{"executor",            read_choice,     0,         SPEC(executor),                 0, 0, executors},
 	{"console",             read_console,    0,         SPEC(console),            0, 0, NULL},
 	{"messages",            read_object,     0,         NOWHERE,                  0, 0, NULL},
 	{NULL, NULL, 0, 0, 0, 0, NULL}};

@@ -41,6 +41,12 @@ typedef enum Effect
 	EFFECT_SET     /* a repeat sets the same value */
 } Effect;
 
+typedef enum Executor
+{
+	EXECUTOR_WORKER,
+	EXECUTOR_CLIENT /* sends are claimed by op_claim(); the worker only looks */
+} Executor;
+
 typedef enum Grade
 {
 	GRADE_STRONG,
@@ -92,7 +98,8 @@ typedef struct Spec
 	int   concurrency;
 	int   response_limit;
 
-	/* what goes out */
+	/* what goes out, and who sends it */
+	Executor    executor;
 	Effect      effect;
 	AuthScheme  auth;
 	char       *auth_header; /* name, for AUTH_HEADER */

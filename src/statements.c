@@ -11,7 +11,7 @@
 	"o.op_id, o.action, o.provider, o.state, o.tainted, o.sealed, o.contradiction, "     \
 	"o.adopted, o.generation, o.attempts, o.tries, o.trying_since, o.first_sent_at, "    \
 	"o.last_sent_at, o.external_id, o.failed_ids, o.reason, o.args_hash, o.created_at, " \
-	"o.xmin, o.ctid"
+	"o.xmin, o.ctid, o.lease_until"
 
 #define SAVE_OPERATIONS                                                               \
 	"UPDATE @.op_operation AS o"                                                      \
@@ -237,6 +237,19 @@ const Statement statements[STMT_COUNT] = {
 		 " ORDER BY e.id DESC LIMIT 1",
 		 1,
 		 {TEXTOID}},
+	/* The longest lease counts: a client may send until its own has run out. */
+	[STMT_LEASE] = {"UPDATE @.op_operation SET lease_until = greatest(lease_until, $2)"
+					" WHERE op_id = $1",
+					2,
+					{TEXTOID, TIMESTAMPTZOID}},
+	[STMT_ATTEMPT] = {"SELECT a.kind, a.generation, a.started_at FROM @.op_attempt AS a"
+					  " WHERE a.op_id = $1 AND a.n = $2",
+					  2,
+					  {TEXTOID, INT4OID}},
+	[STMT_NEXT_LATE] =
+		{"SELECT least(min(a.n), 0) - 1 FROM @.op_attempt AS a WHERE a.op_id = $1",
+		 1,
+		 {TEXTOID}},
 	/* Adoption: one at a time, and nobody reads less than before. */
 	[STMT_LOCK_HOMES] = {"LOCK TABLE @.op_control IN SHARE ROW EXCLUSIVE MODE", 0, {0}},
 	[STMT_RETIRE_HOMES] =
@@ -273,13 +286,14 @@ const Statement statements[STMT_COUNT] = {
 		{"UPDATE @.op_operation AS o"
 		 "   SET state = u.state, tainted = u.tainted, adopted = u.adopted,"
 		 "       first_sent_at = u.first_sent_at, last_sent_at = u.last_sent_at,"
-		 "       reason = u.reason"
-		 "  FROM unnest($1, $2, $3, $4, $5, $6, $7)"
-		 "    AS u (op_id, state, tainted, adopted, first_sent_at, last_sent_at, reason)"
+		 "       reason = u.reason, lease_until = greatest(o.lease_until, u.lease_until)"
+		 "  FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)"
+		 "    AS u (op_id, state, tainted, adopted, first_sent_at, last_sent_at, reason,"
+		 "          lease_until)"
 		 " WHERE o.op_id = u.op_id",
-		 7,
+		 8,
 		 {TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, BOOLARRAYOID, TIMESTAMPTZARRAYOID,
-		  TIMESTAMPTZARRAYOID, TEXTARRAYOID}},
+		  TIMESTAMPTZARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID}},
 	[STMT_ADOPT_EVENTS] =
 		{"INSERT INTO @.op_event (op_id, actor, event, note)"
 		 " SELECT u.op_id, $2, 'adopt', $3 FROM unnest($1) AS u (op_id)",

@@ -17,6 +17,7 @@ CREATE TABLE op_operation
 	trying_since  timestamptz,
 	first_sent_at timestamptz,
 	last_sent_at  timestamptz,
+	lease_until   timestamptz,
 	external_id   text,
 	failed_ids    text[],
 	reason        text,
@@ -41,6 +42,7 @@ COMMENT ON COLUMN op_operation.tries IS 'sends of this generation that may have 
 COMMENT ON COLUMN op_operation.trying_since IS 'first claim of this generation';
 COMMENT ON COLUMN op_operation.first_sent_at IS 'the claim from which the window of the key counts';
 COMMENT ON COLUMN op_operation.last_sent_at IS 'the last claim';
+COMMENT ON COLUMN op_operation.lease_until IS 'no client that ever claimed it sends from then on';
 COMMENT ON COLUMN op_operation.external_id IS 'the provider''s name for the result';
 COMMENT ON COLUMN op_operation.failed_ids IS 'objects of this operation that are known to have failed';
 COMMENT ON COLUMN op_operation.args_hash IS 'sha256 of the canonical arguments: the same id means the same thing';
@@ -91,6 +93,7 @@ CREATE INDEX op_due_next ON op_due (provider, step, due_at);
 
 COMMENT ON TABLE op_due IS
 	'The agenda: what is to be done next, and when. In no dump: a restored ledger has nothing to do.';
+COMMENT ON COLUMN op_due.step IS 'send and lookup: by the worker; claim: a send that waits for op_claim()';
 COMMENT ON COLUMN op_due.epoch IS 'the incarnation of the worker that has it in hand; NULL: nobody';
 
 -- What logical replication brings is another's agenda: a subscriber has none.

@@ -62,11 +62,20 @@ BEGIN
 	SELECT count(*) AS n, min(d.due_at) AS oldest INTO v_due
 	  FROM op_due AS d
 	  JOIN op_provider AS p ON p.name = d.provider
-	 WHERE d.due_at <= v_now AND d.epoch IS NULL AND NOT (p.paused AND d.step = 'send');
+	 WHERE d.due_at <= v_now AND d.epoch IS NULL AND d.step <> 'claim' AND NOT (p.paused AND d.step = 'send');
 	status := CASE WHEN v_due.oldest < v_now - interval '5 min' THEN 'warning' ELSE 'ok' END;
 	detail := format('%s due%s', v_due.n, ', the oldest since ' || v_due.oldest);
 	hint := CASE WHEN status <> 'ok' THEN 'The worker is down, or a provider''s concurrency is too small for what is submitted.' END;
 	RETURN NEXT;
+
+	SELECT count(*) AS n, min(d.due_at) AS oldest INTO v_due FROM op_due AS d WHERE d.step = 'claim';
+	IF v_due.oldest < v_now - interval '5 min' THEN
+		check_name := 'client';
+		status := 'warning';
+		detail := format('%s wait for a client to claim them, the oldest since %s', v_due.n, v_due.oldest);
+		hint := 'The client executor is down, or does not know of them: it calls op_claim() for what it submitted.';
+		RETURN NEXT;
+	END IF;
 
 	check_name := 'provider';
 	FOR v_count IN SELECT p.name, p.paused_at, p.paused_note FROM op_provider AS p WHERE p.paused ORDER BY p.name LOOP
