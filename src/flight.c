@@ -21,6 +21,7 @@
 #include "trouble.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
+#include "wire.h"
 
 /* An answer whose row a session holds is tried again after this. */
 #define KEEP (20 * INT64CONST(1000))
@@ -54,14 +55,20 @@ with_secret(char *const *headers, int n, char *secret)
 	return lines;
 }
 
-/* A header that was changed in the table is looked at again before it leaves. */
+/* A header that was changed in the table is looked at again before it leaves. The
+ * fault names it, and never its value: what is no name may be one. */
 static const char *
 fault_of(const char **lines)
 {
 	for (int i = 0; lines[i]; i++)
 	{
-		if (profile_header_fault(lines[i]))
-			return "a frozen header cannot be sent";
+		const char *fault = profile_header_fault(lines[i]);
+		const char *name = pnstrdup(lines[i], strcspn(lines[i], ":"));
+
+		if (fault && strchr(lines[i], ':') && !wire_name_fault(name))
+			return psprintf("header \"%s\" %s", name, fault);
+		if (fault)
+			return psprintf("header number %d %s", i + 1, fault);
 	}
 	return NULL;
 }
@@ -128,13 +135,13 @@ put_abandoned(Exchange *exchange)
 
 /* Never handed to the wire; the next turn settles it. */
 static void
-answer_blocked(Exchange *exchange, const char *reason, const char *why, TimestampTz now)
+answer_unsent(Exchange *exchange, OplVerdict verdict, const char *reason, const char *why,
+			  TimestampTz now)
 {
 	exchange->evidence.started_at = exchange->evidence.finished_at = now;
 	strlcpy(exchange->evidence.error, why, sizeof(exchange->evidence.error));
 	put_judgement(exchange,
-				  exchange->step == OPL_STEP_SEND ? OPL_V_BLOCKED : OPL_V_INCONCLUSIVE,
-				  reason);
+				  exchange->step == OPL_STEP_SEND ? verdict : OPL_V_INCONCLUSIVE, reason);
 }
 
 static void
@@ -210,9 +217,9 @@ render_or_block(Exchange *exchange, const LedgerOperation *operation,
 		MemoryContextSwitchTo(exchange->context);
 		error = CopyErrorData();
 		FlushErrorState();
-		answer_blocked(exchange,
-					   error->sqlerrcode == OPL_ERR_SECRET ? "secret" : "request",
-					   error->message, now);
+		answer_unsent(exchange, OPL_V_BLOCKED,
+					  error->sqlerrcode == OPL_ERR_SECRET ? "secret" : "request",
+					  error->message, now);
 	}
 	PG_END_TRY();
 }
@@ -225,6 +232,7 @@ flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	Exchange     *exchange = palloc0(sizeof(Exchange));
+	const char   *fault;
 
 	exchange->context = context;
 	exchange->op_id = pstrdup(operation->op_id);
@@ -241,8 +249,9 @@ flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
 
 	put_limits(exchange, now);
 	render_or_block(exchange, operation, request, now);
-	if (!exchange->judged && fault_of(exchange->request.headers))
-		answer_blocked(exchange, "header", fault_of(exchange->request.headers), now);
+	fault = exchange->judged ? NULL : fault_of(exchange->request.headers);
+	if (fault)
+		answer_unsent(exchange, OPL_V_NOT_SENT, "header", fault, now);
 	MemoryContextSwitchTo(old);
 }
 
