@@ -412,8 +412,9 @@ dispatch_start(int64 *epoch)
 	{
 		ledger_begin(schema);
 		my_epoch = ledger_new_epoch();
-		living = wake_epochs(&n);
-		ledger_recover(living, n, GetCurrentTimestamp());
+		living = wake_epochs(my_epoch, &n);
+		if (living)
+			ledger_recover(my_epoch, living, n, GetCurrentTimestamp());
 		ledger_end();
 	}
 	commit();

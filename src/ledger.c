@@ -661,9 +661,9 @@ ledger_new_epoch(void)
 }
 
 void
-ledger_recover(const int64 *living, int n, TimestampTz now)
+ledger_recover(int64 mine, const int64 *living, int n, TimestampTz now)
 {
-	Datum  values[2];
+	Datum  values[3];
 	Column epochs;
 
 	columns_init(&epochs, statements[STMT_RECOVER].args, 1, n);
@@ -671,7 +671,7 @@ ledger_recover(const int64 *living, int n, TimestampTz now)
 		put_bigint(&epochs, living[i], false);
 	values[0] = column_array(&epochs);
 	values[1] = TimestampTzGetDatum(now);
-
+	values[2] = Int64GetDatum(mine);
 	run(STMT_RECOVER, values, NULL);
 }
 

@@ -102,12 +102,12 @@ const Statement statements[STMT_COUNT] = {
 		 4,
 		 {TEXTOID, TEXTOID, TEXTOID, TEXTOID}},
 	[STMT_EPOCH] = {"SELECT nextval('@.op_epoch')", 0, {0}},
-	[STMT_RECOVER] =
-		{"UPDATE @.op_due SET due_at = least(due_at, $2), epoch = NULL"
-		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_due WHERE epoch <> ALL ($1)"
-		 "                           FOR UPDATE SKIP LOCKED))",
-		 2,
-		 {INT8ARRAYOID, TIMESTAMPTZOID}},
+	[STMT_RECOVER] = {"UPDATE @.op_due SET due_at = least(due_at, $2), epoch = NULL"
+					  " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_due"
+					  "                           WHERE epoch < $3 AND epoch <> ALL ($1)"
+					  "                           FOR UPDATE SKIP LOCKED))",
+					  3,
+					  {INT8ARRAYOID, TIMESTAMPTZOID, INT8OID}},
 	[STMT_HOMES] = {"SELECT system_identifier, database_oid, extension_oid, timeline, "
 					"control_inode, retired"
 					"  FROM @.op_control",

@@ -345,22 +345,28 @@ wake_number(void)
 	return shared->slots[my_slot].report.number;
 }
 
+/* Ours is on record before we look at the others: of workers that start together,
+ * the last one to look knows all. */
 int64 *
-wake_epochs(int *count)
+wake_epochs(int64 mine, int *count)
 {
 	int64 *epochs = palloc(sizeof(int64) * shared->nslots);
+	bool   known = true;
 	Slot  *slot;
 	int    index = -1;
 
 	*count = 0;
-	LWLockAcquire(shared->lock, LW_SHARED);
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->slots[my_slot].report.epoch = mine;
 	while ((slot = next_slot_of(MyDatabaseId, &index)) != NULL)
 	{
 		if (slot->report.epoch != 0)
 			epochs[(*count)++] = slot->report.epoch;
+		else if (slot->report.pid != 0)
+			known = false;
 	}
 	LWLockRelease(shared->lock);
-	return epochs;
+	return known ? epochs : NULL;
 }
 
 void

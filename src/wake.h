@@ -69,17 +69,21 @@ extern void wake_wait_sleep(long timeout_ms);
 extern void wake_wait_finish(void);
 
 /* ---- the worker */
-extern Oid    wake_attach(int slot);     /* at start; the slot's database */
-extern int    wake_number(void);         /* among the workers of the database */
-extern int64 *wake_epochs(int *count);   /* of its workers that live */
-extern void   wake_running(int64 epoch); /* the extension is here */
-extern void   wake_leaving(SlotEnd end); /* said before proc_exit */
-extern bool   wake_take_nudged(void);    /* somebody asked again, since last time */
-extern bool   wake_take_yield(void);
-extern bool   wake_dismissed(void); /* this database is to have no worker */
-extern void   wake_turned(int in_flight, TimestampTz held_since);
-extern void   wake_turn_failed(const char *failure);
-extern void   wake_waiters(void); /* operations ended: after the commit */
+extern Oid wake_attach(int slot); /* at start; the slot's database */
+extern int wake_number(void);     /* among the workers of the database */
+
+/* Says our epoch; those of all workers of this database that live, or NULL when one
+ * of them has not said its own yet. */
+extern int64 *wake_epochs(int64 mine, int *count);
+
+extern void wake_running(int64 epoch); /* the extension is here */
+extern void wake_leaving(SlotEnd end); /* said before proc_exit */
+extern bool wake_take_nudged(void);    /* somebody asked again, since last time */
+extern bool wake_take_yield(void);
+extern bool wake_dismissed(void); /* this database is to have no worker */
+extern void wake_turned(int in_flight, TimestampTz held_since);
+extern void wake_turn_failed(const char *failure);
+extern void wake_waiters(void); /* operations ended: after the commit */
 
 /* ---- the launcher */
 extern void       wake_launcher_start(void);
