@@ -21,6 +21,13 @@
 #define OPL_SETMASK(mask) PG_SETMASK(mask)
 #endif
 
+/* PostgreSQL 18 asks whether it may be deferrable. The user includes utils/rel.h. */
+#if PG_VERSION_NUM >= 180000
+#define opl_primary_key(relation) RelationGetPrimaryKeyIndex((relation), false)
+#else
+#define opl_primary_key(relation) RelationGetPrimaryKeyIndex(relation)
+#endif
+
 /* PostgreSQL 17 ties wait event sets to resource owners, and names waits. */
 #if PG_VERSION_NUM >= 170000
 #define opl_create_wait_event_set(n) CreateWaitEventSet(NULL, (n))

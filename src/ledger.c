@@ -10,6 +10,7 @@
 #include "ledger.h"
 
 #include "columns.h"
+#include "probe.h"
 #include "statements.h"
 
 #include "access/htup_details.h"
@@ -385,20 +386,45 @@ read_time(uint64 rows)
 
 /* ----------------------------------------------------------- configuration */
 
+/* The profile that a provider is of may be gone: then it says nothing. */
+static int64
+profile_version(const char *profile)
+{
+	ProbeColumn version = {"version"};
+
+	return probe_row(plans_schema, "op_profile", profile, &version, 1)
+			   ? DatumGetInt64(version.value)
+			   : 0;
+}
+
+static bool
+probe_action(const char *action, char **provider, int64 *version, bool *paused)
+{
+	ProbeColumn a[] = {{"provider"}, {"version"}};
+	ProbeColumn p[] = {{"profile"}, {"version"}, {"paused"}};
+
+	if (!probe_row(plans_schema, "op_action", action, a, lengthof(a)))
+		return false;
+	*provider = TextDatumGetCString(a[0].value);
+	if (!probe_row(plans_schema, "op_provider", *provider, p, lengthof(p)))
+		return false;
+	*version = DatumGetInt64(a[1].value) ^ DatumGetInt64(p[1].value) ^
+			   profile_version(TextDatumGetCString(p[0].value));
+	*paused = DatumGetBool(p[2].value);
+	return true;
+}
+
 bool
 ledger_action(const char *action, char **provider, int64 *version, bool *paused)
 {
-	Datum values[] = {CStringGetTextDatum(action)};
-	bool  exists = run(STMT_ACTION, values, NULL) > 0;
+	MemoryContext old = MemoryContextSwitchTo(caller);
+	bool          found;
 
-	if (exists)
-	{
-		*provider = field_text(0, 1);
-		*version = field_bigint(0, 2);
-		*paused = field_bool(0, 3);
-	}
-	done();
-	return exists;
+	probe_begin();
+	found = probe_action(action, provider, version, paused);
+	probe_end();
+	MemoryContextSwitchTo(old);
+	return found;
 }
 
 Jsonb *
@@ -459,6 +485,17 @@ ledger_homes(int *count)
 }
 
 /* ---------------------------------------------------------------- sessions */
+
+bool
+ledger_has(const char *op_id)
+{
+	bool has;
+
+	probe_begin();
+	has = probe_row(plans_schema, "op_operation", op_id, NULL, 0);
+	probe_end();
+	return has;
+}
 
 bool
 ledger_insert(const LedgerBirth *b)

@@ -159,6 +159,7 @@ extern char          **ledger_actions(int *count);
 extern LedgerProvider *ledger_providers(int *count);
 
 /* ---- sessions */
+extern bool ledger_has(const char *op_id);
 extern bool ledger_insert(const LedgerBirth *birth); /* false: the id exists */
 extern LedgerOperation *ledger_read(const char *op_id, bool snapshot_of_caller);
 extern LedgerOperation *ledger_lock(const char *op_id); /* waits for the row */

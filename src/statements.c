@@ -40,14 +40,6 @@
 	}
 
 const Statement statements[STMT_COUNT] = {
-	[STMT_ACTION] = {"SELECT a.provider, a.version # p.version # coalesce(f.version, 0),"
-					 "       p.paused"
-					 "  FROM @.op_action AS a"
-					 "  JOIN @.op_provider AS p ON p.name = a.provider"
-					 "  LEFT JOIN @.op_profile AS f ON f.name = p.profile"
-					 " WHERE a.name = $1",
-					 1,
-					 {TEXTOID}},
 	[STMT_SPEC] = {"SELECT @._op_spec($1)", 1, {TEXTOID}},
 	[STMT_ACTIONS] = {"SELECT name FROM @.op_action ORDER BY name", 0, {0}},
 	[STMT_PROVIDERS] =

@@ -21,7 +21,6 @@ typedef struct Statement
 
 typedef enum StatementId
 {
-	STMT_ACTION,
 	STMT_SPEC,
 	STMT_ACTIONS,
 	STMT_PROVIDERS,

@@ -1,9 +1,10 @@
 /*
  * submit.c - op_submit: an operation is recorded in the caller's transaction.
  *
- * Insert first, read after: the unique key decides who was first, and a second
- * statement sees whoever it was. What is sent is rendered and frozen here, so
- * that every send of a generation is the same bytes under the same key.
+ * What is known is answered, without rendering a request. What is not is inserted:
+ * the unique key decides who was first, and a second statement sees whoever it
+ * was. What is sent is rendered and frozen here, so that every send of a
+ * generation is the same bytes under the same key.
  */
 #include "postgres.h"
 
@@ -135,24 +136,31 @@ read_arguments(FunctionCallInfo fcinfo, LedgerBirth *birth)
 	birth->submitted_by = GetUserNameFromId(GetOuterUserId(), false);
 }
 
-/* Everything that can be wrong with the arguments is found here, before a row
- * is written; and the bytes are fixed. */
+/* Everything that can be wrong with the arguments is found here or in freeze(),
+ * before a row is written. */
 static void
-prepare(LedgerBirth *birth, const Action *action)
+check(LedgerBirth *birth, const Action *action)
+{
+	uint8 *digest = palloc(CANON_DIGEST_LEN);
+
+	profile_check_args(action->spec, action->name, birth->args);
+	hash_args(birth->args, digest);
+	birth->args_hash = digest;
+	birth->provider = action->provider;
+}
+
+/* The bytes are fixed. */
+static void
+freeze(LedgerBirth *birth, const Action *action)
 {
 	OplMoment not_after =
 		birth->no_not_after ? OPL_NEVER : DatumGetTimestampTz(birth->not_after);
 	OplMoment due_at = birth->no_not_before ? GetCurrentTimestamp()
 											: DatumGetTimestampTz(birth->not_before);
 	Frozen    frozen = {0};
-	uint8    *digest = palloc(CANON_DIGEST_LEN);
 
-	profile_check_args(action->spec, action->name, birth->args);
 	profile_freeze(action->spec, birth->op_id, 1, birth->args, birth->traceparent,
 				   &frozen);
-	hash_args(birth->args, digest);
-	birth->args_hash = digest;
-	birth->provider = action->provider;
 	birth->key = frozen.key;
 	birth->method = frozen.method;
 	birth->url = frozen.url;
@@ -244,6 +252,14 @@ hold_or_go(const LedgerBirth *birth, const Action *action)
 		wake_worker_at_commit();
 }
 
+/* False: somebody was faster. */
+static bool
+insert(LedgerBirth *birth, const Action *action)
+{
+	freeze(birth, action);
+	return ledger_insert(birth);
+}
+
 Datum
 op_submit(PG_FUNCTION_ARGS)
 {
@@ -256,8 +272,8 @@ op_submit(PG_FUNCTION_ARGS)
 	read_arguments(fcinfo, &birth);
 	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
 	action = action_get(birth.action);
-	prepare(&birth, action);
-	is_new = ledger_insert(&birth);
+	check(&birth, action);
+	is_new = !ledger_has(birth.op_id) && insert(&birth, action);
 	if (is_new)
 	{
 		hold_or_go(&birth, action);
