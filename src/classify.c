@@ -29,6 +29,8 @@
 /* Not all pages were read, and none of them shows our object. */
 #define MORE_PAGES "more_pages"
 
+#define NO_MARKER "no_marker"
+
 /* A longer Retry-After is none that we wait for. */
 #define LONGEST_RETRY_AFTER (7 * 24 * 3600)
 
@@ -241,7 +243,7 @@ see_marker(const Spec *spec, const Ours *ours, Jsonb *object, Sight *sight)
 	marker = path_text(spec->object.marker, object);
 	sight->generation = marker == NULL ? 0 : generation_of(spec, ours, marker);
 	if (sight->generation == 0)
-		sight->fault = marker == NULL ? "no_marker" : "foreign_marker";
+		sight->fault = marker == NULL ? NO_MARKER : "foreign_marker";
 }
 
 static Sight
@@ -497,6 +499,14 @@ count_object(const Ours *ours, const Sight *sight, Tally *tally)
 		tally->two = true;
 }
 
+static const char *
+life_word(OplVerdict life)
+{
+	return life == OPL_V_FOUND           ? "found"
+		   : life == OPL_V_FOUND_PENDING ? "not_final"
+										 : "object_failed";
+}
+
 static Judgement
 judge_tally(const Ours *ours, const Tally *tally, bool more)
 {
@@ -506,13 +516,14 @@ judge_tally(const Ours *ours, const Tally *tally, bool more)
 		return judge_sight(ours, &tally->living, OPL_V_CONTRADICTION, NULL);
 	if (tally->living.id != NULL)
 		return judge_sight(ours, &tally->living, tally->living.life,
-						   tally->living.life == OPL_V_FOUND ? "found" : "not_final");
+						   life_word(tally->living.life));
 	if (tally->nameless || tally->odd)
 		return judged(OPL_V_INCONCLUSIVE, tally->odd ? "other_kind" : "no_id");
 	if (more)
 		return judged(OPL_V_INCONCLUSIVE, MORE_PAGES);
 	if (tally->failed.id != NULL)
-		return judge_sight(ours, &tally->failed, OPL_V_FOUND_FAILED, "object_failed");
+		return judge_sight(ours, &tally->failed, OPL_V_FOUND_FAILED,
+						   life_word(OPL_V_FOUND_FAILED));
 	return judged(OPL_V_ABSENT, "absent");
 }
 
@@ -636,4 +647,20 @@ classify_poll(const Spec *spec, const Ours *ours, const Evidence *e)
 	Judgement j = judge_unread(e, &body);
 
 	return asked(body != NULL ? judge_one(spec, ours, body) : j, e);
+}
+
+Judgement
+classify_object(const Spec *spec, const Ours *ours, Jsonb *object, const char *known_id)
+{
+	Sight sight = see_object(spec, ours, object);
+
+	if (known_id != NULL && sight.id != NULL && strcmp(known_id, sight.id) == 0 &&
+		sight.fault != NULL && strcmp(sight.fault, NO_MARKER) == 0)
+	{
+		sight.fault = NULL;
+		sight.generation = ours->generation;
+	}
+	if (sight.fault != NULL)
+		return judged(OPL_V_INCONCLUSIVE, sight.fault);
+	return judge_sight(ours, &sight, sight.life, life_word(sight.life));
 }

@@ -50,4 +50,9 @@ extern Judgement classify_lookup(const Spec *spec, const Ours *ours,
 extern Judgement classify_poll(const Spec *spec, const Ours *ours,
 							   const Evidence *evidence);
 
+/* One object that the provider brought by itself. `known_id`: the id on record,
+ * which tells our object where it carries no marker. */
+extern Judgement classify_object(const Spec *spec, const Ours *ours, Jsonb *object,
+								 const char *known_id);
+
 #endif

@@ -26,5 +26,7 @@
 #define OPL_ERR_ARROW MAKE_SQLSTATE('O', 'L', '0', '0', '9')
 /* this copy may not send */
 #define OPL_ERR_HOME MAKE_SQLSTATE('O', 'L', '0', '1', '0')
+/* a webhook that is not believed */
+#define OPL_ERR_WEBHOOK MAKE_SQLSTATE('O', 'L', '0', '1', '1')
 
 #endif

@@ -446,6 +446,37 @@ ledger_actions(int *count)
 	return read_texts(count);
 }
 
+char **
+ledger_actions_of(const char *provider, int *count)
+{
+	Datum values[] = {CStringGetTextDatum(provider)};
+
+	run(STMT_ACTIONS_OF, values, NULL);
+	return read_texts(count);
+}
+
+char **
+ledger_with_object(const char *external_id, int *count)
+{
+	Datum values[] = {CStringGetTextDatum(external_id)};
+
+	run(STMT_WITH_OBJECT, values, NULL);
+	return read_texts(count);
+}
+
+bool
+ledger_has_event(const char *op_id, const char *event_id, int *n)
+{
+	Datum values[] = {CStringGetTextDatum(op_id), CStringGetTextDatum(event_id)};
+	bool  known;
+
+	run(STMT_EVENTS, values, NULL);
+	*n = field_int(0, 1);
+	known = field_bool(0, 2);
+	done();
+	return known;
+}
+
 LedgerProvider *
 ledger_providers(int *count)
 {

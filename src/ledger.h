@@ -158,8 +158,14 @@ extern Jsonb          *ledger_spec(const char *action);
 extern char          **ledger_actions(int *count);
 extern LedgerProvider *ledger_providers(int *count);
 
+extern char **ledger_actions_of(const char *provider, int *count);
+
 /* ---- sessions */
 extern bool ledger_has(const char *op_id);
+/* Operations that an exchange showed with this external id. */
+extern char **ledger_with_object(const char *external_id, int *count);
+/* Did this event come before? If not, `n` is its number. Holds the operation. */
+extern bool ledger_has_event(const char *op_id, const char *event_id, int *n);
 extern bool ledger_insert(const LedgerBirth *birth); /* false: the id exists */
 extern LedgerOperation *ledger_read(const char *op_id, bool snapshot_of_caller);
 extern LedgerOperation *ledger_lock(const char *op_id); /* waits for the row */

@@ -10,6 +10,7 @@
 
 #include "actions.h"
 #include "errors.h"
+#include "finding.h"
 #include "fmgr.h"
 #include "freeze.h"
 #include "ledger.h"
@@ -35,6 +36,7 @@ typedef struct Matter
 	LedgerOperation *operation;
 	LedgerRequest   *request; /* of its generation; NULL: purged */
 	Action          *action;
+	OplPromises      promises; /* as they are for this operation */
 	TimestampTz      now;
 } Matter;
 
@@ -99,6 +101,7 @@ begin_matter(FunctionCallInfo fcinfo)
 	if (m.operation == NULL)
 		no_such_operation(op_id);
 	m.action = action_get(m.operation->action);
+	m.promises = finding_promises(m.action->spec, m.operation, NULL);
 	m.request = ledger_request(op_id, m.operation->op.generation);
 	if (m.request != NULL)
 		m.operation->op.not_after = m.request->not_after;
@@ -180,7 +183,7 @@ static void
 pg_attribute_noreturn() refuse_early(const Matter *m, const VerbWords *words)
 {
 	const OplOperation *op = &m->operation->op;
-	OplMoment           quiet_at = opl_quiet_at(op, &m->action->spec->promises);
+	OplMoment           quiet_at = opl_quiet_at(op, &m->promises);
 
 	ereport(
 		ERROR,
@@ -303,8 +306,7 @@ op_resolve(PG_FUNCTION_ARGS)
 	OplDecision      decision;
 	bool             named = external_id != NULL || m.operation->external_id != NULL;
 
-	check(opl_resolve(&m.operation->op, &m.action->spec->promises, outcome, named, m.now,
-					  &decision),
+	check(opl_resolve(&m.operation->op, &m.promises, outcome, named, m.now, &decision),
 		  &m, words);
 	if (decision.step != OPL_STEP_NONE && m.request == NULL)
 		refuse_purged(&m, words);
@@ -338,7 +340,7 @@ check_recheck(const Matter *m)
 				 errhint("Look at op_review and at the provider, then op_resolve().")));
 	if (m->request == NULL)
 		refuse_purged(m, &to_recheck);
-	if (!m->action->spec->promises.recipe)
+	if (!m->promises.recipe)
 		ereport(ERROR, (errcode(OPL_ERR_STATE),
 						errmsg("operation \"%s\" cannot be rechecked: action \"%s\" has "
 							   "no lookup",
@@ -424,8 +426,8 @@ op_reissue(PG_FUNCTION_ARGS)
 	OplDecision   decision;
 	LedgerRequest next;
 
-	check(opl_reissue(&m.operation->op, &m.action->spec->promises,
-					  m.action->spec->lookup_first, m.now, &decision),
+	check(opl_reissue(&m.operation->op, &m.promises, m.action->spec->lookup_first, m.now,
+					  &decision),
 		  &m, &to_reissue);
 	check_reissue(&m);
 	next = render_again(&m, decision.after.generation);

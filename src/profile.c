@@ -215,6 +215,20 @@ check_poll(const Spec *spec, const char *what)
 			   "Without it nothing can be read from what a poll brings.", NULL);
 }
 
+static void
+check_webhook(const Spec *spec, const char *what)
+{
+	const char *fault = signature_fault(&spec->webhook.signature);
+	const char *must;
+
+	if (!spec_says(spec, "webhook", NULL) || fault == NULL)
+		return;
+	must = strchr(fault, ' ');
+	refuse(
+		what, psprintf("webhook.%.*s", (int) (must - fault), fault), must + 1, NULL,
+		"What a scheme signs by itself is in the README; what differs, the spec says.");
+}
+
 /* "{page}" or "{seen}", beside cursors. */
 static void
 check_next_name(const Spec *spec, const char *what, const char *name)
@@ -634,6 +648,7 @@ profile_parse(const char *name, Jsonb *merged)
 	check_marker(spec, what);
 	check_next(spec, what);
 	check_poll(spec, what);
+	check_webhook(spec, what);
 	check_rules(spec, what);
 	check_auth(spec, what);
 	check_key(spec, what);

@@ -201,6 +201,57 @@ read_headers(const Place *place, const JsonbValue *value)
 	}
 }
 
+/* "header:webhook-timestamp", or "item:t=" in the signature's own header */
+static void
+read_source(const Place *place, const JsonbValue *value)
+{
+	char *text = field_text(place, value);
+	bool  header = strncmp(text, "header:", 7) == 0 && wire_name_fault(text + 7) == NULL;
+	bool  item = strncmp(text, "item:", 5) == 0 && text[5] != '\0';
+
+	if (!header && !item)
+		field_fault(place, "must be \"header:NAME\" or \"item:PREFIX\"", NULL,
+					"An item stands in the header of the signature, like \"item:t=\".");
+	*(char **) field_target(place) = text;
+}
+
+/* "$.id", or "header:X-Delivery" */
+static void
+read_event_id(const Place *place, const JsonbValue *value)
+{
+	SpecWebhook *webhook = &((Draft *) place->base)->spec.webhook;
+	char        *text = field_text(place, value);
+	Field        field = {.path = place->field->path};
+	Place        path = {place->reading, &field, place->path, &webhook->id};
+
+	if (*text == '$')
+		read_path(&path, value);
+	else if (strncmp(text, "header:", 7) == 0 && wire_name_fault(text + 7) == NULL)
+		webhook->signature.id = text;
+	else
+		field_fault(place, "must be a jsonpath or \"header:NAME\"", NULL, NULL);
+}
+
+/* What is signed: placeholders of known names, and text. */
+static void
+read_payload(const Place *place, const JsonbValue *value)
+{
+	static const char *const names[] = {"{timestamp}", "{id}", "{url}", "{body}"};
+	char                    *text = field_text(place, value);
+
+	for (const char *p = strchr(text, '{'); p != NULL; p = strchr(p + 1, '{'))
+	{
+		bool known = false;
+
+		for (int i = 0; i < lengthof(names); i++)
+			known = known || strncmp(p, names[i], strlen(names[i])) == 0;
+		if (!known)
+			field_fault(place, "has a placeholder that stands for nothing", NULL,
+						"There are {timestamp}, {id}, {url} and {body}.");
+	}
+	*(char **) field_target(place) = text;
+}
+
 static void
 read_items(const Place *place, const JsonbValue *value)
 {
@@ -323,6 +374,8 @@ read_one_of(const Place *place, const JsonbValue *value)
 
 #define SPEC(member) offsetof(Draft, spec.member)
 #define PROMISE(member) offsetof(Draft, spec.promises.member)
+#define HOOK(member) offsetof(Draft, spec.webhook.member)
+#define SIGN(member) offsetof(Draft, spec.webhook.signature.member)
 #define DRAFT(member) offsetof(Draft, member)
 #define ARG(member) offsetof(SpecArg, member)
 #define RULE(member) offsetof(SpecRule, member)
@@ -348,7 +401,23 @@ static const Field spec_fields[] = {
 	{"namespace",           read_text,       PROVIDER,  SPEC(name_space),         0, 0, NULL},
 	{"concurrency",         read_integer,    PROVIDER,  SPEC(concurrency),        1, 1000, NULL},
 	{"rate",                read_any,        PROVIDER,  NOWHERE,                  0, 0, NULL},
-	{"webhook",             read_object,     PROVIDER,  NOWHERE,                  0, 0, NULL},
+	{"webhook",             read_members,    PROVIDER,  NOWHERE,                  0, 0, NULL},
+	{"webhook.scheme",      read_choice,     REQUIRED,  SIGN(scheme),             0, 0, signature_schemes},
+	{"webhook.secret",      read_secret,     0,         HOOK(secret),             0, 0, NULL},
+	{"webhook.tolerance",   read_duration,   0,         SIGN(tolerance),          OPL_SECOND, DAY, NULL},
+	{"webhook.header",      read_name,       0,         SIGN(header),             0, 0, NULL},
+	{"webhook.separator",   read_text,       0,         SIGN(separator),          0, 0, NULL},
+	{"webhook.prefix",      read_text,       0,         SIGN(prefix),             0, 0, NULL},
+	{"webhook.timestamp",   read_source,     0,         SIGN(timestamp),          0, 0, NULL},
+	{"webhook.payload",     read_payload,    0,         SIGN(payload),            0, 0, NULL},
+	{"webhook.hash",        read_choice,     0,         SIGN(hash),               0, 0, signature_hashes},
+	{"webhook.encoding",    read_choice,     0,         SIGN(encoding),           0, 0, signature_encodings},
+	{"webhook.key",         read_choice,     0,         SIGN(key),                0, 0, signature_keys},
+	{"webhook.url",         read_text,       0,         SIGN(url),                0, 0, NULL},
+	{"webhook.id",          read_event_id,   0,         NOWHERE,                  0, 0, NULL},
+	{"webhook.object",      read_path,       0,         HOOK(object),             0, 0, NULL},
+	{"webhook.type",        read_path,       0,         HOOK(type),               0, 0, NULL},
+	{"webhook.if",          read_condition,  0,         HOOK(condition),          0, 0, NULL},
 	{"response_limit",      read_integer,    0,         SPEC(response_limit),     1024, 64 * MEGABYTE, NULL},
 
 	{"args",                read_map,        0,         NOWHERE,                  0, 0, &many_args},
@@ -451,6 +520,8 @@ set_defaults(Draft *draft)
 	spec->method = "POST";
 	spec->key_max = 255;
 	spec->lookup_pages = 10;
+	spec->webhook.signature =
+		(Signature){.hash = -1, .encoding = -1, .key = -1, .tolerance = 5 * OPL_MINUTE};
 	spec->connect_timeout = 5 * OPL_SECOND;
 	spec->promises = (OplPromises){.ttl = 0,
 								   .stores = OPL_STORES_NOTHING,
@@ -494,6 +565,7 @@ derive(Draft *draft)
 	spec->body_kind = draft->form ? BODY_FORM : draft->json ? BODY_JSON : BODY_NONE;
 	spec->body = draft->form ? draft->form : draft->json;
 	spec->has_object = spec->object.id != NULL;
+	signature_complete(&spec->webhook.signature);
 	p->recipe = spec_says(spec, "lookup", NULL);
 	spec->lookup_one = p->recipe && spec->lookup_items == NULL;
 	spec->next_by_number = spec->lookup_next != NULL && spec->ncursors == 0;

@@ -9,6 +9,7 @@
 
 #include "canon.h"
 #include "decide.h"
+#include "signature.h"
 #include "utils/jsonb.h"
 #include "utils/jsonpath.h"
 #include "utils/numeric.h"
@@ -85,6 +86,17 @@ typedef struct SpecObject
 	JsonPath *failed;
 } SpecObject;
 
+/* How the provider tells us by itself. */
+typedef struct SpecWebhook
+{
+	char     *secret; /* reference; NULL: there are no webhooks */
+	Signature signature;
+	JsonPath *object;    /* of the event; NULL: "$" */
+	JsonPath *id;        /* of the event's own id; NULL: signature.id */
+	JsonPath *type;      /* a word for people */
+	JsonPath *condition; /* for events that are looked at; NULL: all */
+} SpecWebhook;
+
 typedef struct Spec
 {
 	Jsonb *json; /* merged; the strings below point into copies of it */
@@ -97,6 +109,8 @@ typedef struct Spec
 	char *name_space;
 	int   concurrency;
 	int   response_limit;
+
+	SpecWebhook webhook;
 
 	/* what goes out, and who sends it */
 	Executor    executor;

@@ -29,6 +29,7 @@ PG_FUNCTION_INFO_V1(_op_promises);
 PG_FUNCTION_INFO_V1(_op_check_spec);
 PG_FUNCTION_INFO_V1(_op_check_part);
 PG_FUNCTION_INFO_V1(_op_freeze);
+PG_FUNCTION_INFO_V1(_op_webhook_check);
 
 /* ------------------------------------------------------------ rows out */
 
@@ -510,4 +511,27 @@ _op_freeze(PG_FUNCTION_ARGS)
 	values[3] = text_array(frozen.headers, frozen.nheaders);
 	values[4] = bytes_or_null(frozen.body, frozen.body_len, &nulls[4]);
 	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
+}
+
+/* (webhook, secret, headers, body, now) -> good, bad, stale, no_key */
+Datum
+_op_webhook_check(PG_FUNCTION_ARGS)
+{
+	static const char *const words[] = {[SIGNATURE_GOOD] = "good",
+										[SIGNATURE_BAD] = "bad",
+										[SIGNATURE_STALE] = "stale",
+										[SIGNATURE_NO_KEY] = "no_key"};
+	Jsonb                   *webhook = PG_GETARG_JSONB_P(0);
+	char  *spec = psprintf("{\"webhook\": %s}", JsonbToCString(NULL, &webhook->root, 0));
+	Datum  json = DirectFunctionCall1(jsonb_in, CStringGetDatum(spec));
+	Spec  *read = spec_read("webhook", DatumGetJsonbP(json), SPEC_PROVIDER, false);
+	bytea *body = PG_GETARG_BYTEA_PP(3);
+	const char *fault = signature_fault(&read->webhook.signature);
+
+	if (fault != NULL)
+		ereport(ERROR, errcode(OPL_ERR_SPEC), errmsg("field webhook.%s", fault));
+	PG_RETURN_TEXT_P(cstring_to_text(words[signature_check(
+		&read->webhook.signature, text_to_cstring(PG_GETARG_TEXT_PP(1)),
+		PG_GETARG_JSONB_P(2), VARDATA_ANY(body), VARSIZE_ANY_EXHDR(body),
+		PG_GETARG_TIMESTAMPTZ(4))]));
 }

@@ -42,6 +42,16 @@
 const Statement statements[STMT_COUNT] = {
 	[STMT_SPEC] = {"SELECT @._op_spec($1)", 1, {TEXTOID}},
 	[STMT_ACTIONS] = {"SELECT name FROM @.op_action ORDER BY name", 0, {0}},
+	[STMT_ACTIONS_OF] = {"SELECT name FROM @.op_action WHERE provider = $1 ORDER BY name",
+						 1,
+						 {TEXTOID}},
+	[STMT_WITH_OBJECT] =
+		{"SELECT DISTINCT op_id FROM @.op_attempt WHERE external_id = $1", 1, {TEXTOID}},
+	[STMT_EVENTS] = {"SELECT least(min(n), 0) - 1, coalesce(bool_or(kind = 'webhook' AND "
+					 "request_id = $2), false)"
+					 "  FROM @.op_attempt WHERE op_id = $1",
+					 2,
+					 {TEXTOID, TEXTOID}},
 	[STMT_PROVIDERS] =
 		{"SELECT p.name, p.paused, coalesce(p.spec ->> 'concurrency',"
 		 "                                  f.spec -> 'provider' ->> 'concurrency',"

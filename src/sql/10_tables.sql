@@ -149,10 +149,14 @@ CREATE TABLE op_attempt
 	PRIMARY KEY (op_id, n)
 );
 
+-- Whose object is it that a webhook shows?
+CREATE INDEX op_attempt_object ON op_attempt (external_id) WHERE external_id IS NOT NULL;
+
 COMMENT ON TABLE op_attempt IS 'Every exchange with a provider and what it showed; never changed.';
+COMMENT ON COLUMN op_attempt.n IS 'number of our own exchange; what came by itself (webhooks) counts down from -1';
 COMMENT ON COLUMN op_attempt.verdict IS 'what the exchange proves, or lost: the process ended before its answer';
 COMMENT ON COLUMN op_attempt.bytes_sent IS 'bytes of the request that left; 0 is proof that nothing did';
-COMMENT ON COLUMN op_attempt.request_id IS 'the provider''s own id of the request, for its support';
+COMMENT ON COLUMN op_attempt.request_id IS 'the provider''s own id of the request, for its support; of a webhook, the id of its event';
 COMMENT ON COLUMN op_attempt.response_body IS 'bytes as they came, up to the response limit; those of several pages one after the other, a line feed between them';
 COMMENT ON COLUMN op_attempt.pages IS 'pages of a lookup''s list that were read; NULL: one, or none';
 

@@ -73,3 +73,9 @@ LANGUAGE C STABLE PARALLEL SAFE
 AS 'MODULE_PATHNAME', '_op_freeze';
 COMMENT ON FUNCTION _op_freeze(jsonb, text, int, jsonb, text) IS
 'The request of an operation as it would be frozen, without its secret: what goes out for these arguments';
+
+CREATE FUNCTION _op_webhook_check(webhook jsonb, secret text, headers jsonb, body bytea, now timestamptz) RETURNS text
+	LANGUAGE C STABLE STRICT PARALLEL SAFE
+	AS 'MODULE_PATHNAME', '_op_webhook_check';
+COMMENT ON FUNCTION _op_webhook_check(jsonb, text, jsonb, bytea, timestamptz) IS
+'Is a delivery genuine? webhook: as in the spec of a provider. Answers good, bad, stale or no_key.';

@@ -41,3 +41,9 @@ CREATE PROCEDURE op_execute(op_id text, action text, args jsonb DEFAULT '{}', ti
 	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON PROCEDURE op_execute(text, text, jsonb, interval, op_receipt) IS
 	'Submits, commits, and waits between transactions until the operation has ended, at most timeout. Error 25001 inside a transaction block, function or multi-statement string, before anything is done.';
+
+CREATE FUNCTION op_webhook(provider text, headers jsonb, body bytea) RETURNS op_receipt
+	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION op_webhook(text, jsonb, bytea) IS
+	'Takes in what a provider tells by itself: verifies the signature on the raw bytes of the body, finds the operation by our marker or its external id, and treats what the object shows like all evidence. The same event twice is one. NULL: not about an operation of ours. Errors: OL011 not genuine, or signed at another time; OL005 no such provider; OL003 its spec has no "webhook"; OL008 the secret cannot be read.';

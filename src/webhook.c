@@ -1,0 +1,384 @@
+/*
+ * webhook.c - op_webhook: the provider tells by itself.
+ *
+ *	  genuine? -> whose object? -> judge -> decide -> store
+ *
+ * What is told takes the door that all evidence takes; it may come before the
+ * answer, twice, days later and in any order. It is no exchange of ours, so it
+ * fences none: its row in op_attempt counts down from -1.
+ *
+ * Locks as sessions do: the op_operation row first, then its row of the agenda
+ * is deleted and inserted, never updated.
+ */
+#include "postgres.h"
+
+#include "actions.h"
+#include "errors.h"
+#include "finding.h"
+#include "fmgr.h"
+#include "guc.h"
+#include "ledger.h"
+#include "mb/pg_wchar.h"
+#include "receipt.h"
+#include "scan.h"
+#include "secret.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+#include "wake.h"
+
+PG_FUNCTION_INFO_V1(op_webhook);
+
+#define LONGEST_WORD 255
+
+/* What was delivered, and how it is read. */
+typedef struct Delivery
+{
+	char       *provider;
+	Jsonb      *headers;
+	bytea      *body;
+	Action    **actions; /* of the provider */
+	int         nactions;
+	const Spec *spec; /* of one of them: provider-level fields are all the same */
+	Jsonb      *event;
+	Jsonb      *object;
+	TimestampTz now;
+} Delivery;
+
+/* ----------------------------------------------------------------- genuine */
+
+static void
+pg_attribute_noreturn() refuse(const Delivery *d, const char *what, const char *hint)
+{
+	ereport(ERROR, (errcode(OPL_ERR_WEBHOOK),
+					errmsg("webhook of provider \"%s\" %s", d->provider, what),
+					errhint("%s", hint)));
+}
+
+static void
+read_arguments(FunctionCallInfo fcinfo, Delivery *d)
+{
+	static const char *const names[] = {"provider", "headers", "body"};
+
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		if (PG_ARGISNULL(i))
+			ereport(ERROR, (errcode(OPL_ERR_ARGUMENT),
+							errmsg("argument \"%s\" of op_webhook() is NULL", names[i]),
+							errhint("Pass the headers as {\"Name\": \"value\"} and the "
+									"bytes of the body as they came.")));
+	}
+	d->provider = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	d->headers = PG_GETARG_JSONB_P(1);
+	d->body = PG_GETARG_BYTEA_PP(2);
+	d->now = GetCurrentTimestamp();
+	if (!JB_ROOT_IS_OBJECT(d->headers))
+		ereport(ERROR, (errcode(OPL_ERR_ARGUMENT),
+						errmsg("argument \"headers\" of op_webhook() is not an object"),
+						errhint("Pass {\"Name\": \"value\", …}.")));
+}
+
+static void
+load_provider(Delivery *d)
+{
+	int    n;
+	char **names = ledger_actions_of(d->provider, &n);
+
+	if (n == 0)
+		ereport(ERROR,
+				(errcode(OPL_ERR_NO_ACTION),
+				 errmsg("provider \"%s\" does not exist, or has no actions", d->provider),
+				 errhint("op_provider lists providers, op_action their actions.")));
+	d->actions = palloc(sizeof(Action *) * n);
+	for (int i = 0; i < n; i++)
+		d->actions[d->nactions++] = action_get(names[i]);
+	d->spec = d->actions[0]->spec;
+	if (d->spec->webhook.secret == NULL)
+		ereport(ERROR,
+				(errcode(OPL_ERR_SPEC),
+				 errmsg("the spec of provider \"%s\" has no \"webhook\" with a secret",
+						d->provider),
+				 errhint("Say how the provider signs, like {\"webhook\": {\"scheme\": "
+						 "\"standard\", \"secret\": \"file:NAME\"}}.")));
+}
+
+/* Nothing here tells a forger how far he got. */
+static void
+check_genuine(const Delivery *d)
+{
+	const SpecWebhook *webhook = &d->spec->webhook;
+	char              *secret = secret_read(webhook->secret, opl_secret_dir);
+	SignatureVerdict   verdict =
+		signature_check(&webhook->signature, secret, d->headers, VARDATA_ANY(d->body),
+						VARSIZE_ANY_EXHDR(d->body), d->now);
+
+	if (verdict == SIGNATURE_NO_KEY)
+		ereport(ERROR,
+				(errcode(OPL_ERR_SECRET),
+				 errmsg("secret \"%s\" is not written as the webhook's scheme wants it",
+						webhook->secret),
+				 errhint("See webhook.key in the provider's spec.")));
+	if (verdict == SIGNATURE_STALE)
+		refuse(d, "was signed at another time",
+			   "A provider signs each delivery anew. If this is one, compare the clocks, "
+			   "or raise webhook.tolerance.");
+	if (verdict != SIGNATURE_GOOD)
+		refuse(d, "has no valid signature",
+			   "Pass the headers and the bytes of the body as they came over the wire; "
+			   "answer such a delivery with 400.");
+}
+
+/* False: it is not about what the spec wants to hear of. */
+static bool
+read_event(Delivery *d)
+{
+	const SpecWebhook *webhook = &d->spec->webhook;
+
+	d->event = canon_read_json(VARDATA_ANY(d->body), VARSIZE_ANY_EXHDR(d->body));
+	if (d->event == NULL)
+		return false;
+	if (webhook->condition != NULL && !path_holds(webhook->condition, d->event))
+		return false;
+	d->object = webhook->object ? path_first(webhook->object, d->event) : d->event;
+	return d->object != NULL;
+}
+
+/* ------------------------------------------------------------ whose object */
+
+/* The op id in a marker: without namespace and generation. */
+static char *
+op_id_of(const char *marker, const char *name_space)
+{
+	size_t len = name_space ? strlen(name_space) : 0;
+	char  *op_id;
+	char  *end;
+
+	if (strncmp(marker, name_space ? name_space : "", len) != 0)
+		return NULL;
+	op_id = pstrdup(marker + len);
+	end = op_id + strlen(op_id);
+	while (end > op_id && end[-1] >= '0' && end[-1] <= '9')
+		end--;
+	if (end > op_id && end[-1] == '~' && *end != '\0')
+		end[-1] = '\0';
+	return canon_op_id_fault(op_id) == NULL ? op_id : NULL;
+}
+
+static bool
+is_of(const LedgerOperation *operation, const Action *action)
+{
+	return operation != NULL && strcmp(operation->action, action->name) == 0;
+}
+
+static LedgerOperation *
+by_marker(const Delivery *d, const Action *action)
+{
+	JsonPath        *path = action->spec->object.marker;
+	char            *marker = path ? path_text(path, d->object) : NULL;
+	char            *op_id = marker ? op_id_of(marker, d->spec->name_space) : NULL;
+	LedgerOperation *operation = op_id ? ledger_read(op_id, false) : NULL;
+
+	return is_of(operation, action) ? operation : NULL;
+}
+
+static LedgerOperation *
+by_external_id(const Delivery *d, const Action *action)
+{
+	JsonPath *path = action->spec->object.id;
+	char     *id = path ? path_text(path, d->object) : NULL;
+	char    **op_ids;
+	int       n = 0;
+
+	if (id == NULL || strlen(id) > LONGEST_WORD)
+		return NULL;
+	op_ids = ledger_with_object(id, &n);
+	for (int i = 0; i < n; i++)
+	{
+		LedgerOperation *operation = ledger_read(op_ids[i], false);
+
+		if (is_of(operation, action) && operation->external_id != NULL &&
+			strcmp(operation->external_id, id) == 0)
+			return operation;
+	}
+	return NULL;
+}
+
+/* An object of another kind may carry our marker, too: it is nobody's here. */
+static bool
+is_our_kind(const Delivery *d, const Action *action)
+{
+	JsonPath *is = action->spec->object.is;
+
+	return action->spec->has_object && (is == NULL || path_holds(is, d->object));
+}
+
+static LedgerOperation *
+find_operation(const Delivery *d, Action **action)
+{
+	LedgerOperation *(*const ways[])(const Delivery *, const Action *) = {by_marker,
+																		  by_external_id};
+
+	for (int way = 0; way < lengthof(ways); way++)
+	{
+		for (int i = 0; i < d->nactions; i++)
+		{
+			LedgerOperation *operation =
+				is_our_kind(d, d->actions[i]) ? ways[way](d, d->actions[i]) : NULL;
+
+			*action = d->actions[i];
+			if (operation != NULL)
+				return ledger_lock(operation->op_id);
+		}
+	}
+	return NULL;
+}
+
+/* ----------------------------------------------------------------- storing */
+
+static char *
+short_word(char *word)
+{
+	if (word != NULL && strlen(word) > LONGEST_WORD)
+		word[pg_mbcliplen(word, strlen(word), LONGEST_WORD)] = '\0';
+	return word;
+}
+
+/* What tells a delivery from the next one: the event's own id, or its bytes. */
+static char *
+event_id(const Delivery *d)
+{
+	const SpecWebhook *webhook = &d->spec->webhook;
+	const char        *source = webhook->signature.id;
+	char              *id = NULL;
+	uint8              digest[CANON_DIGEST_LEN];
+
+	if (webhook->id != NULL)
+		id = path_text(webhook->id, d->event);
+	else if (source != NULL)
+		id = signature_header(d->headers, source + strlen("header:"));
+	if (id != NULL && *id != '\0' && strlen(id) <= LONGEST_WORD)
+		return id;
+	canon_sha256(VARDATA_ANY(d->body), VARSIZE_ANY_EXHDR(d->body), digest);
+	return psprintf("sha256:%s", canon_hex(digest, CANON_DIGEST_LEN));
+}
+
+/* The header that proves it; others may hold secrets of the one who received it. */
+static StringInfo
+proof(const Delivery *d)
+{
+	const Signature *how = &d->spec->webhook.signature;
+	const char      *names[] = {how->header, how->timestamp, how->id};
+	StringInfo       lines = makeStringInfo();
+
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		const char *name = names[i];
+		char       *value;
+
+		if (name != NULL && strncmp(name, "header:", 7) == 0)
+			name += 7;
+		value = name ? signature_header(d->headers, name) : NULL;
+		if (value != NULL)
+			appendStringInfo(lines, "%s: %s\r\n", name, value);
+	}
+	return lines;
+}
+
+static void
+record(const Delivery *d, const LedgerOperation *operation, const Judgement *judgement,
+	   const char *id, int n)
+{
+	JsonPath     *type = d->spec->webhook.type;
+	char         *word = type ? short_word(path_text(type, d->event)) : NULL;
+	StringInfo    body = makeStringInfo();
+	LedgerAttempt attempt = {.op_id = operation->op_id,
+							 .n = n,
+							 .kind = "webhook",
+							 .generation = operation->op.generation,
+							 .verdict = opl_verdict_name(judgement->verdict),
+							 .reason = word ? word : judgement->reason,
+							 .external_id = judgement->external_id,
+							 .request_id = id,
+							 .headers = proof(d),
+							 .bodies = body,
+							 .started_at = d->now,
+							 .finished_at = d->now};
+
+	appendBinaryStringInfo(body, VARDATA_ANY(d->body), VARSIZE_ANY_EXHDR(d->body));
+	ledger_record(&attempt, 1);
+}
+
+/* The next step is the only one: delete and insert. */
+static void
+store(LedgerOperation *operation, const OplDecision *decision, const Judgement *judgement,
+	  TimestampTz now)
+{
+	LedgerChange change = {.op_id = operation->op_id,
+						   .row = operation->row,
+						   .provider = operation->provider,
+						   .decision = *decision,
+						   .reason = operation->reason};
+
+	finding_apply(&change, judgement);
+	ledger_save_one(&change, now);
+	operation->op = decision->after;
+	operation->reason = (char *) change.reason;
+	if (change.external_id != NULL)
+		operation->external_id = (char *) change.external_id;
+	if (!decision->moved)
+		return;
+	ledger_off_agenda(operation->op_id);
+	if (decision->step != OPL_STEP_NONE)
+		ledger_plan(&change, 1, 0);
+	wake_worker_at_commit();
+	wake_waiters_at_commit();
+}
+
+static void
+take_in(const Delivery *d, LedgerOperation *operation, const Action *action)
+{
+	Ours      ours = {operation->op_id, operation->op.generation};
+	Judgement judgement =
+		classify_object(action->spec, &ours, d->object, operation->external_id);
+	OplPromises    promises = finding_promises(action->spec, operation, &judgement);
+	OplFinding     finding = finding_of(operation, &judgement, OPL_KIND_DOOR, d->now);
+	LedgerRequest *request = ledger_request(operation->op_id, operation->op.generation);
+	char          *id = event_id(d);
+	OplDecision    decision;
+	int            n;
+
+	if (ledger_has_event(operation->op_id, id, &n))
+		return;
+	if (request != NULL)
+		operation->op.not_after = request->not_after;
+	decision = opl_decide(&operation->op, &promises, &finding, d->now);
+	record(d, operation, &judgement, id, n);
+	if (decision.moved || decision.note_failed)
+		store(operation, &decision, &judgement, d->now);
+}
+
+Datum
+op_webhook(PG_FUNCTION_ARGS)
+{
+	Delivery         d = {0};
+	LedgerOperation *operation = NULL;
+	Action          *action;
+	TimestampTz      due_at = OPL_NEVER;
+
+	read_arguments(fcinfo, &d);
+	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
+	load_provider(&d);
+	check_genuine(&d);
+	if (read_event(&d))
+		operation = find_operation(&d, &action);
+	if (operation != NULL)
+	{
+		take_in(&d, operation, action);
+		if (!opl_state_ended(operation->op.state))
+			due_at = ledger_due_at(operation->op_id, false);
+	}
+	ledger_end();
+	if (operation == NULL)
+		PG_RETURN_NULL(); /* somebody else's object: nothing to say about it */
+	PG_RETURN_DATUM(receipt_datum(fcinfo, operation, false, due_at, NULL));
+}
