@@ -8,6 +8,7 @@
 
 #include "compat.h"
 #include "actions.h"
+#include "finding.h"
 #include "fmgr.h"
 #include "freeze.h"
 #include "funcapi.h"
@@ -28,14 +29,14 @@ PG_FUNCTION_INFO_V1(_op_review_facts);
 /* All that the words are about. */
 typedef struct Facts
 {
-	LedgerOperation   *operation;
-	LedgerRequest     *request; /* NULL: purged */
-	Action            *action;
-	const OplPromises *promises;
-	OplStep            step; /* of the agenda */
-	TimestampTz        due_at;
-	TimestampTz        now;
-	bool               paused;
+	LedgerOperation *operation;
+	LedgerRequest   *request; /* NULL: purged */
+	Action          *action;
+	OplPromises      promises;
+	OplStep          step; /* of the agenda */
+	TimestampTz      due_at;
+	TimestampTz      now;
+	bool             paused;
 } Facts;
 
 static bool
@@ -63,7 +64,7 @@ gather(FunctionCallInfo fcinfo)
 	if (f.operation == NULL)
 		no_such_operation(op_id);
 	f.action = action_get(f.operation->action);
-	f.promises = &f.action->spec->promises;
+	f.promises = finding_promises(f.action->spec, f.operation, NULL);
 	f.request = ledger_request(op_id, f.operation->op.generation);
 	if (f.request != NULL)
 		f.operation->op.not_after = f.request->not_after;
@@ -125,7 +126,7 @@ send_words(const Facts *f)
 	return psprintf("%s, try %d of %d%s",
 					op->tainted ? "the same bytes are sent again under the same key"
 								: "the request is sent",
-					op->tries + 1, f->promises->attempts,
+					op->tries + 1, f->promises.attempts,
 					f->paused ? "; but the provider is paused: not before "
 								"op_provider_resume()"
 							  : "");
@@ -147,7 +148,7 @@ look_ahead(const Facts *f)
 {
 	Next n = {.at = Max(f->now, f->due_at)};
 
-	n.claim = opl_claim(&f->operation->op, f->promises, f->step, n.at, &n.decision);
+	n.claim = opl_claim(&f->operation->op, &f->promises, f->step, n.at, &n.decision);
 	n.after = n.decision.after;
 	if (f->operation->op.state == OPL_SUBMITTED)
 		n.after = f->operation->op; /* the exchange is under way already */
@@ -216,7 +217,7 @@ suppose(const Facts *f, const Next *n, const Answer *answer)
 						  .retry_at = OPL_NEVER,
 						  .same_generation = true};
 
-	return opl_decide(&n->after, f->promises, &finding, n->at);
+	return opl_decide(&n->after, &f->promises, &finding, n->at);
 }
 
 /* ------------------------------------------------------------------- facts */
@@ -224,12 +225,12 @@ suppose(const Facts *f, const Next *n, const Answer *answer)
 static const char *
 key_words(const Facts *f)
 {
-	if (f->promises->ttl == 0)
+	if (f->promises.ttl == 0)
 		return "the provider is not known to remember a key: what may have taken effect "
 			   "is not sent again, but after proof of absence";
 	if (f->operation->op.first_sent_at == OPL_NEVER)
 		return "nothing was sent with it yet";
-	if (f->promises->guards && !f->operation->op.adopted)
+	if (f->promises.guards && !f->operation->op.adopted)
 		return "until then the provider remembers the key, and the key admits no second "
 			   "effect; a repeat must surely arrive before";
 	return "until then the provider remembers the key; it is sent again after proof of "
@@ -241,8 +242,8 @@ key_forgotten_at(const Facts *f)
 {
 	OplMoment first = f->operation->op.first_sent_at;
 
-	return first == OPL_NEVER || f->promises->ttl == 0 ? OPL_NEVER
-													   : first + f->promises->ttl;
+	return first == OPL_NEVER || f->promises.ttl == 0 ? OPL_NEVER
+													  : first + f->promises.ttl;
 }
 
 static OplMoment
@@ -250,7 +251,7 @@ patience_ends(const Facts *f)
 {
 	OplMoment since = f->operation->op.trying_since;
 
-	return since == OPL_NEVER ? OPL_NEVER : since + f->promises->patience;
+	return since == OPL_NEVER ? OPL_NEVER : since + f->promises.patience;
 }
 
 static const char *const seal_words[OPL_SEAL_COUNT] = {
@@ -300,18 +301,18 @@ say_facts(ReturnSetInfo *out, const Facts *f)
 	say(out, "key", key_forgotten_at(f), key_words(f));
 	say(out, "tries", patience_ends(f),
 		psprintf("%d of %d may have taken effect; none after then", op->tries,
-				 f->promises->attempts));
+				 f->promises.attempts));
 	if (op->not_after != OPL_NEVER)
 		say(out, "not_after", op->not_after, "nothing is sent from then on");
 	if (op->last_sent_at != OPL_NEVER)
-		say(out, "quiet", opl_quiet_at(op, f->promises),
+		say(out, "quiet", opl_quiet_at(op, &f->promises),
 			"from then on nothing that was sent can still arise");
 	if (op->sealed != OPL_SEAL_NONE)
 		say(out, "seal", OPL_NEVER, seal_words[op->sealed]);
 	if (op->adopted)
 		say(out, "adopted", OPL_NEVER, "another copy may have sent it: no key guards it");
-	if (f->promises->recipe && op->last_sent_at != OPL_NEVER && op->state != OPL_REVIEW)
-		say(out, "give_up", op->last_sent_at + f->promises->give_up,
+	if (f->promises.recipe && op->last_sent_at != OPL_NEVER && op->state != OPL_REVIEW)
+		say(out, "give_up", op->last_sent_at + f->promises.give_up,
 			"if nothing is known by then, a person is asked");
 }
 
@@ -400,7 +401,7 @@ contradiction_words(const Facts *f)
 static const char *
 absent_words(const Facts *f)
 {
-	OplMoment quiet_at = opl_quiet_at(&f->operation->op, f->promises);
+	OplMoment quiet_at = opl_quiet_at(&f->operation->op, &f->promises);
 
 	if (f->now > quiet_at)
 		return "if it is not there, op_resolve('failed'), and op_reissue() if it is "
@@ -439,7 +440,7 @@ _op_review_facts(PG_FUNCTION_ARGS)
 {
 	Facts       f = gather(fcinfo);
 	OplMoment   forgotten = key_forgotten_at(&f);
-	OplMoment   quiet_at = opl_quiet_at(&f.operation->op, f.promises);
+	OplMoment   quiet_at = opl_quiet_at(&f.operation->op, &f.promises);
 	const char *console = console_of(&f);
 	TupleDesc   descriptor;
 	Datum       values[4] = {0};
