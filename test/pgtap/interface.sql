@@ -69,6 +69,8 @@ INSERT INTO contract VALUES
 	('op_transitions', 'OUT from_state text, OUT to_state text',
 	 'SETOF record', 'i', false, 'submit'),
 	('op_wait', 'op_id text, timeout interval DEFAULT ''00:00:10''::interval',
+	 'op_receipt', 'v', true, 'submit'),
+	('op_webhook', 'provider text, headers jsonb, body bytea',
 	 'op_receipt', 'v', true, 'submit');
 
 CREATE TEMP VIEW ours AS
