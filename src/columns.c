@@ -5,7 +5,9 @@
 
 #include "columns.h"
 
+#include "access/htup_details.h"
 #include "catalog/pg_type.h"
+#include "funcapi.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -88,6 +90,38 @@ column_array(const Column *c)
 	get_typlenbyvalalign(c->type, &len, &byval, &align);
 	return PointerGetDatum(construct_md_array(c->values, c->nulls, 1, &dim, &lower,
 											  c->type, len, byval, align));
+}
+
+static TupleDesc
+describe(const Column *columns, int ncolumns)
+{
+	TupleDesc descriptor = CreateTemplateTupleDesc(ncolumns);
+
+	for (int i = 0; i < ncolumns; i++)
+		TupleDescInitEntry(descriptor, i + 1, NULL, columns[i].type, -1, 0);
+	return BlessTupleDesc(descriptor);
+}
+
+/* All columns as long as the first. */
+Datum
+columns_rows(const Column *columns, int ncolumns)
+{
+	TupleDesc descriptor = describe(columns, ncolumns);
+	Datum    *values = palloc(sizeof(Datum) * ncolumns);
+	bool     *nulls = palloc(sizeof(bool) * ncolumns);
+	Datum    *rows = palloc(sizeof(Datum) * Max(columns[0].n, 1));
+
+	for (int row = 0; row < columns[0].n; row++)
+	{
+		for (int i = 0; i < ncolumns; i++)
+		{
+			values[i] = columns[i].values[row];
+			nulls[i] = columns[i].nulls[row];
+		}
+		rows[row] = HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
+	}
+	return PointerGetDatum(
+		construct_array(rows, columns[0].n, RECORDOID, -1, false, TYPALIGN_DOUBLE));
 }
 
 Datum

@@ -83,6 +83,7 @@ static SPIPlanPtr
 plan_of(StatementId id)
 {
 	const Statement *s = &statements[id];
+	Oid              rows_type = RECORDARRAYOID;
 	const char      *schema;
 	StringInfoData   text;
 	SPIPlanPtr       plan;
@@ -98,7 +99,8 @@ plan_of(StatementId id)
 		else
 			appendStringInfoChar(&text, *c);
 	}
-	plan = SPI_prepare(text.data, s->nargs, (Oid *) s->args);
+	plan = s->rows ? SPI_prepare(text.data, 1, &rows_type)
+				   : SPI_prepare(text.data, s->nargs, (Oid *) s->args);
 	if (!plan || SPI_keepplan(plan) != 0)
 		elog(ERROR, "could not prepare \"%s\": %s", text.data,
 			 SPI_result_code_string(SPI_result));
@@ -131,13 +133,16 @@ done(void)
 
 /* ----------------------------------------------------------------- arrays */
 
-/* Runs a statement whose parameters are all arrays but `extra`, appended. */
+/* Runs a statement whose parameters are all arrays but `extra`, appended; or one
+ * array of rows. */
 static uint64
 run_columns(StatementId id, const Column *columns, int ncolumns, Datum extra)
 {
 	Datum values[MAX_ARGS];
 
-	for (int i = 0; i < ncolumns; i++)
+	if (statements[id].rows)
+		values[0] = columns_rows(columns, ncolumns);
+	for (int i = 0; i < ncolumns && !statements[id].rows; i++)
 		values[i] = column_array(&columns[i]);
 	if (statements[id].nargs > ncolumns)
 		values[ncolumns] = extra;
@@ -908,20 +913,17 @@ has_due(const LedgerChange *change)
 static void
 plan_nothing(const LedgerChange *changes, int n)
 {
-	char **op_ids = palloc(sizeof(char *) * n);
-	int    count = 0;
-	Datum  values[1];
+	Column c[1];
 
+	columns_init(c, statements[STMT_PLAN_NOTHING].args, 1, n);
 	for (int i = 0; i < n; i++)
 	{
 		if (changes[i].decision.moved && changes[i].decision.step == OPL_STEP_NONE &&
 			has_due(&changes[i]))
-			op_ids[count++] = (char *) changes[i].op_id;
+			put_tid(&c[0], &changes[i].due);
 	}
-	if (count == 0)
-		return;
-	values[0] = text_array(op_ids, count);
-	run(STMT_OFF_AGENDA, values, NULL);
+	if (c[0].n > 0)
+		run_columns(STMT_PLAN_NOTHING, c, 1, (Datum) 0);
 }
 
 static const char *

@@ -13,7 +13,7 @@
 	"o.last_sent_at, o.external_id, o.failed_ids, o.reason, o.args_hash, o.created_at, " \
 	"o.xmin, o.ctid, o.lease_until"
 
-#define SAVE_OPERATIONS                                                               \
+#define SAVE_OPERATIONS(source)                                                       \
 	"UPDATE @.op_operation AS o"                                                      \
 	"   SET state = u.state, tainted = u.tainted, sealed = u.sealed,"                 \
 	"       contradiction = u.contradiction, attempts = u.attempts, tries = u.tries," \
@@ -25,11 +25,20 @@
 	"(o.failed_ids)"                                                                  \
 	"                         THEN o.failed_ids"                                      \
 	"                         ELSE array_append(o.failed_ids, u.failed_id) END"       \
-	"  FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)" \
-	"    AS u (op_id, state, tainted, sealed, contradiction, attempts, tries, "       \
-	"trying_since,"                                                                   \
-	"          first_sent_at, last_sent_at, settled_at, reason, external_id, "        \
-	"failed_id, row)"
+	"  FROM " source
+
+#define SAVE_COLUMNS                                                           \
+	"unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)" \
+	" AS u (op_id, state, tainted, sealed, contradiction, attempts, tries, "   \
+	"trying_since,"                                                            \
+	" first_sent_at, last_sent_at, settled_at, reason, external_id, failed_id, row)"
+
+/* One function scan instead of fifteen: half the cost of bringing rows in. */
+#define SAVE_ROWS                                                                        \
+	"unnest($1) AS u (op_id text, state text, tainted boolean, sealed text,"             \
+	" contradiction boolean, attempts integer, tries integer, trying_since timestamptz," \
+	" first_sent_at timestamptz, last_sent_at timestamptz, settled_at timestamptz,"      \
+	" reason text, external_id text, failed_id text, row tid)"
 
 #define SAVE_TYPES                                                                \
 	{                                                                             \
@@ -161,10 +170,15 @@ const Statement statements[STMT_COUNT] = {
 		 {TEXTARRAYOID, INT4ARRAYOID}},
 	/* By ctid: a join by key may be planned from the wrong side while the table's
 	 * statistics are old, and the rows are locked, so they stay where they are. */
-	[STMT_SAVE] = {SAVE_OPERATIONS " WHERE o.ctid = u.row", 15, SAVE_TYPES},
+	[STMT_SAVE] = {SAVE_OPERATIONS(SAVE_ROWS) " WHERE o.ctid = u.row", 15, SAVE_TYPES,
+				   true},
 	/* In a session, whose planner may do as it likes: by key, which is safe from
 	 * either side for one row. */
-	[STMT_SAVE_ONE] = {SAVE_OPERATIONS " WHERE o.op_id = ANY ($1)", 15, SAVE_TYPES},
+	[STMT_SAVE_ONE] = {SAVE_OPERATIONS(SAVE_COLUMNS) " WHERE o.op_id = ANY ($1)", 15,
+					   SAVE_TYPES},
+	[STMT_PLAN_NOTHING] = {"DELETE FROM @.op_due WHERE ctid = ANY ($1)",
+						   1,
+						   {TIDARRAYOID}},
 	[STMT_PLAN_UPDATE] =
 		{"UPDATE @.op_due AS d SET step = u.step, due_at = u.due_at, epoch = u.epoch"
 		 "  FROM unnest($1, $2, $3, $4) AS u (row, step, due_at, epoch)"
@@ -186,16 +200,21 @@ const Statement statements[STMT_COUNT] = {
 		 "connect_us,"
 		 "       first_byte_us, total_us, retry_after, request_id, response_headers,"
 		 "       response_body, error, pages)"
-		 " SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
-		 "$14, $15,"
-		 "                      $16, $17, $18, $19, $20, $21, $22)",
+		 " SELECT * FROM unnest($1) AS u (op_id text, n integer, kind text,"
+		 "       generation integer, started_at timestamptz, finished_at timestamptz,"
+		 "       verdict text, reason text, external_id text, http_status integer,"
+		 "       curl_code integer, bytes_sent bigint, peer text, connect_us integer,"
+		 "       first_byte_us integer, total_us integer, retry_after integer,"
+		 "       request_id text, response_headers bytea, response_body bytea,"
+		 "       error text, pages integer)",
 		 22,
 		 {TEXTARRAYOID,        INT4ARRAYOID,        TEXTARRAYOID,  INT4ARRAYOID,
 		  TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID,  TEXTARRAYOID,
 		  TEXTARRAYOID,        INT4ARRAYOID,        INT4ARRAYOID,  INT8ARRAYOID,
 		  TEXTARRAYOID,        INT4ARRAYOID,        INT4ARRAYOID,  INT4ARRAYOID,
 		  INT4ARRAYOID,        TEXTARRAYOID,        BYTEAARRAYOID, BYTEAARRAYOID,
-		  TEXTARRAYOID,        INT4ARRAYOID}},
+		  TEXTARRAYOID,        INT4ARRAYOID},
+		 true},
 	[STMT_PAUSE] =
 		{"UPDATE @.op_provider SET paused = true, paused_at = $2, paused_note = $3"
 		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_provider"

@@ -17,6 +17,7 @@ typedef struct Statement
 	const char *text;
 	int         nargs;
 	Oid         args[MAX_ARGS];
+	bool        rows; /* $1 is one array of rows, whose columns args lists as arrays */
 } Statement;
 
 typedef enum StatementId
@@ -33,6 +34,7 @@ typedef enum StatementId
 	STMT_DUE_AT,
 	STMT_NUDGE,
 	STMT_OFF_AGENDA,
+	STMT_PLAN_NOTHING,
 	STMT_EVENT,
 	STMT_EPOCH,
 	STMT_RECOVER,
