@@ -222,5 +222,5 @@ check_invariants($node, $double);
 
 my $log = slurp_file($node->logfile);
 unlike($log, qr/deadlock detected|PANIC|TRAP|was terminated by signal/, 'nor does the log tell of any');
-unlike($log, qr/op_ledger worker (ERROR|WARNING)/, 'nor of an error of the worker');
+unlike($log, qr/\[$worker\] (ERROR|WARNING|FATAL)/, 'nor of an error of the worker');
 done_testing();
