@@ -70,6 +70,26 @@ SELECT n, kind, verdict, reason FROM op_attempt WHERE op_id = 'x6';
 SELECT state, external_id FROM op_report('x6', 1, 201, body => '{"id": "o_6", "ref": "sh_x6"}');
 SELECT n, kind, verdict, reason FROM op_attempt WHERE op_id = 'x6' ORDER BY n;
 
+-- A lease takes the place of margin: while a client that claimed it may still send,
+-- nobody can say that it did not happen.
+SELECT state FROM op_submit('x9', 'sdk.order', '{"sku": "a"}');
+SELECT decision FROM op_claim('x9', '1 h');
+SELECT state, reason FROM op_report('x9', 1, 500);
+UPDATE op_due SET due_at = now() - interval '1 s' WHERE op_id = 'x9';
+SELECT decision FROM op_claim('x9', '1 s');
+SELECT state FROM op_report('x9', 2, 500);
+SELECT says, at - now() BETWEEN '60 min' AND '62 min' AS after_the_longest_lease FROM op_explain('x9') WHERE topic = 'quiet';
+DO $$
+DECLARE
+	v_detail text;
+BEGIN
+	PERFORM op_resolve('x9', 'failed', note => 'nothing there');
+EXCEPTION WHEN SQLSTATE 'OL007' THEN
+	GET STACKED DIAGNOSTICS v_detail = PG_EXCEPTION_DETAIL;
+	RAISE NOTICE 'refused for more than an hour: %',
+		(regexp_match(v_detail, '\d{4}-\d\d-\d\d [0-9:.]+[-+]\d+'))[1]::timestamptz > now() + interval '1 h';
+END $$;
+
 -- The worker never sends for a client, nor does it take turns for what waits.
 SELECT state FROM op_submit('x7', 'sdk.order', '{"sku": "a"}');
 SELECT pg_sleep(0.3);

@@ -123,7 +123,10 @@ send_words(const Facts *f)
 {
 	const OplOperation *op = &f->operation->op;
 
-	return psprintf("%s, try %d of %d%s",
+	return psprintf("%s%s, try %d of %d%s",
+					f->action->spec->executor == EXECUTOR_CLIENT
+						? "op_claim() gives it to a client from then on: "
+						: "",
 					op->tainted ? "the same bytes are sent again under the same key"
 								: "the request is sent",
 					op->tries + 1, f->promises.attempts,
