@@ -69,6 +69,11 @@ UPDATE op_operation SET external_id = 'o 7' WHERE op_id = 'v1';
 SELECT console FROM op_review WHERE op_id = 'v1';
 UPDATE op_operation SET last_sent_at = clock_timestamp(), contradiction = true WHERE op_id = 'v1';
 SELECT suggestion FROM op_review WHERE op_id = 'v1';
+-- An action that is gone hides nothing else.
+BEGIN;
+DELETE FROM op_action WHERE name = 'shop.order';
+SELECT suggestion, quiet_at, op_digest(op_id) IS NOT NULL AS digest FROM op_review WHERE op_id = 'v1';
+ROLLBACK;
 UPDATE op_operation SET contradiction = false, reason = 'gave_up' WHERE op_id = 'v1';
 SELECT regexp_replace(suggestion, '\d{4}-\d\d-\d\d [0-9:.]+([+-]\d+| [A-Z]+)?', 'MOMENT') FROM op_review WHERE op_id = 'v1';
 \pset expanded off

@@ -31,7 +31,7 @@ typedef struct Facts
 {
 	LedgerOperation *operation;
 	LedgerRequest   *request; /* NULL: purged */
-	Action          *action;
+	Action          *action;  /* NULL: gone, where that is allowed */
 	OplPromises      promises;
 	OplStep          step; /* of the agenda */
 	TimestampTz      due_at;
@@ -54,7 +54,7 @@ is_paused(const char *provider)
 }
 
 static Facts
-gather(FunctionCallInfo fcinfo)
+gather(FunctionCallInfo fcinfo, Action *(*find)(const char *name))
 {
 	char *op_id = op_id_argument(fcinfo);
 	Facts f = {.now = GetCurrentTimestamp()};
@@ -63,8 +63,9 @@ gather(FunctionCallInfo fcinfo)
 	f.operation = ledger_read(op_id, true);
 	if (f.operation == NULL)
 		no_such_operation(op_id);
-	f.action = action_get(f.operation->action);
-	f.promises = finding_promises(f.action->spec, f.operation, NULL);
+	f.action = find(f.operation->action);
+	if (f.action != NULL)
+		f.promises = finding_promises(f.action->spec, f.operation, NULL);
 	f.request = ledger_request(op_id, f.operation->op.generation);
 	if (f.request != NULL)
 		f.operation->op.not_after = f.request->not_after;
@@ -332,7 +333,7 @@ Datum
 op_explain(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *out = (ReturnSetInfo *) fcinfo->resultinfo;
-	Facts          f = gather(fcinfo);
+	Facts          f = gather(fcinfo, action_get);
 	OplState       state = f.operation->op.state;
 	Next           next = look_ahead(&f);
 
@@ -438,24 +439,40 @@ console_of(const Facts *f)
 		f->request ? f->request->args : NULL, f->operation->external_id);
 }
 
+/* One whose action is gone must not hide the others. */
+static void
+review_facts(const Facts *f, Datum *values, bool *nulls)
+{
+	OplMoment   forgotten = key_forgotten_at(f);
+	OplMoment   quiet_at = opl_quiet_at(&f->operation->op, &f->promises);
+	const char *console = console_of(f);
+
+	values[0] = TimestampTzGetDatum(forgotten);
+	nulls[0] = forgotten == OPL_NEVER;
+	values[1] = TimestampTzGetDatum(quiet_at);
+	nulls[1] = quiet_at == OPL_NEVER;
+	values[2] = CStringGetTextDatum(suggestion(f));
+	nulls[3] = console == NULL;
+	if (console != NULL)
+		values[3] = CStringGetTextDatum(console);
+}
+
 Datum
 _op_review_facts(PG_FUNCTION_ARGS)
 {
-	Facts       f = gather(fcinfo);
-	OplMoment   forgotten = key_forgotten_at(&f);
-	OplMoment   quiet_at = opl_quiet_at(&f.operation->op, &f.promises);
-	const char *console = console_of(&f);
-	TupleDesc   descriptor;
-	Datum       values[4] = {0};
-	bool        nulls[4] = {forgotten == OPL_NEVER, quiet_at == OPL_NEVER, false,
-							console == NULL};
+	Facts     f = gather(fcinfo, action_find);
+	TupleDesc descriptor;
+	Datum     values[4] = {0};
+	bool      nulls[4] = {true, true, false, true};
 
 	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "a row was expected as result type");
-	values[0] = TimestampTzGetDatum(forgotten);
-	values[1] = TimestampTzGetDatum(quiet_at);
-	values[2] = CStringGetTextDatum(suggestion(&f));
-	if (console != NULL)
-		values[3] = CStringGetTextDatum(console);
+	if (f.action != NULL)
+		review_facts(&f, values, nulls);
+	else
+		values[2] = CStringGetTextDatum(
+			psprintf("Action \"%s\" is gone. Add it again with op_action_add(), or "
+					 "nothing can be done with this operation.",
+					 f.operation->action));
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
 }

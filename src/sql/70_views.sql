@@ -116,7 +116,7 @@ BEGIN
 	  FROM op_operation AS o WHERE o.state = 'review';
 	status := CASE WHEN v_count.n > 0 THEN 'warning' ELSE 'ok' END;
 	detail := format('%s wait for a person%s', v_count.n, ', the oldest since ' || v_count.oldest);
-	hint := CASE WHEN v_count.n > 0 THEN 'Ask the provider what happened; op_timeline() shows what is known.' END;
+	hint := CASE WHEN v_count.n > 0 THEN 'SELECT * FROM op_review shows what is known, and suggests what to do.' END;
 	RETURN NEXT;
 
 	check_name := 'turns';
