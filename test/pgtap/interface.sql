@@ -26,6 +26,10 @@ INSERT INTO contract VALUES
 	 'op_receipt', 'v', true, 'operate'),
 	('op_cancel', 'op_id text, note text DEFAULT NULL::text',
 	 'op_receipt', 'v', true, 'operate'),
+	('op_claim', 'op_id text, lease interval DEFAULT ''00:00:30''::interval',
+	 'op_ticket', 'v', true, 'submit'),
+	('op_report', 'op_id text, attempt integer, status integer DEFAULT NULL::integer, headers jsonb DEFAULT NULL::jsonb, body bytea DEFAULT NULL::bytea, error text DEFAULT NULL::text, sent boolean DEFAULT NULL::boolean',
+	 'op_receipt', 'v', true, 'submit'),
 	('op_canonical_json', 'value jsonb',
 	 'text', 'i', false, 'submit'),
 	('op_digest', 'op_id text, generation integer DEFAULT NULL::integer',
@@ -101,6 +105,7 @@ SELECT is_empty($$SELECT proname FROM ours WHERE proname ~ '^_op_' AND has_funct
 -- What rows and receipts look like: column type, in order.
 CREATE TEMP TABLE shape (name text, kind "char", columns text);
 INSERT INTO shape VALUES
+	('op_ticket', 'c', 'op_id text, decision text, attempt integer, key text, marker text, args jsonb, method text, url text, headers text[], body bytea, lease_until timestamp with time zone, state text, external_id text, retry_after_s integer, reason text, message text'),
 	('op_receipt', 'c', 'op_id text, state text, effect text, is_new boolean, external_id text, next_action text, may_call_again boolean, retry_after_s integer, reason text, message text'),
 	('op_action', 'r', 'name text, provider text, template text, spec jsonb, version bigint'),
 	('op_attempt', 'r', 'op_id text, n integer, kind text, generation integer, started_at timestamp with time zone, finished_at timestamp with time zone, verdict text, reason text, external_id text, http_status integer, curl_code integer, bytes_sent bigint, peer text, connect_us integer, first_byte_us integer, total_us integer, retry_after integer, request_id text, response_headers bytea, response_body bytea, error text, pages integer'),
@@ -108,7 +113,7 @@ INSERT INTO shape VALUES
 	('op_due', 'r', 'op_id text, provider text, step text, due_at timestamp with time zone, epoch bigint'),
 	('op_event', 'r', 'id bigint, op_id text, at timestamp with time zone, actor text, event text, note text'),
 	('op_nudge', 'r', 'op_id text, at timestamp with time zone'),
-	('op_operation', 'r', 'op_id text, action text, provider text, state text, tainted boolean, sealed text, contradiction boolean, adopted boolean, generation integer, attempts integer, tries integer, trying_since timestamp with time zone, first_sent_at timestamp with time zone, last_sent_at timestamp with time zone, external_id text, failed_ids text[], reason text, args_hash bytea, run_id text, lane text, undoes text, submitted_by text, created_at timestamp with time zone, settled_at timestamp with time zone'),
+	('op_operation', 'r', 'op_id text, action text, provider text, state text, tainted boolean, sealed text, contradiction boolean, adopted boolean, generation integer, attempts integer, tries integer, trying_since timestamp with time zone, first_sent_at timestamp with time zone, last_sent_at timestamp with time zone, lease_until timestamp with time zone, external_id text, failed_ids text[], reason text, args_hash bytea, run_id text, lane text, undoes text, submitted_by text, created_at timestamp with time zone, settled_at timestamp with time zone'),
 	('op_profile', 'r', 'name text, spec jsonb, version bigint'),
 	('op_provider', 'r', 'name text, profile text, base_url text, secret text, spec jsonb, paused boolean, paused_at timestamp with time zone, paused_note text, version bigint'),
 	('op_request', 'r', 'op_id text, generation integer, args jsonb, key text, method text, url text, headers text[], body bytea, step text, tool_call_id text, dedupe_key text, traceparent text, not_before timestamp with time zone, not_after timestamp with time zone, cost numeric'),
