@@ -4,8 +4,7 @@
  *	  claim    mark `submitted`, COMMIT synchronously    from here on it may have happened
  *	  send     no transaction is open while the network is
  *	  judge    evidence -> verdict -> decision           pure functions
- *	  settle   write attempt and new state, COMMIT       now we know (or know that we
- *don't)
+ *	  settle   write attempt and new state, COMMIT       now we know, or know we don't
  *
  * Not marked = certainly never sent. Marked = may have taken effect, whatever
  * came back. A turn settles what came back and claims what may go out, in one
