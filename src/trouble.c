@@ -11,7 +11,8 @@
 #define STRIKES 4
 #define FIRST_WAIT INT64CONST(50000)      /* 50 ms */
 #define LONGEST_WAIT INT64CONST(10000000) /* 10 s */
-#define LOCK_WAIT INT64CONST(10000)       /* 10 ms */
+#define LOCK_WAIT INT64CONST(10000)       /* 10 ms, a row that is held for a moment */
+#define LOCK_WAIT_MAX INT64CONST(500000)  /* 0.5 s, a table in the hands of DDL */
 #define CULPRITS 32
 
 typedef struct Culprit
@@ -23,7 +24,8 @@ typedef struct Culprit
 
 static Culprit     culprits[CULPRITS];
 static int         careful = 0; /* turns to come that take one item */
-static TimestampTz wait_time = 0;
+static int64       wait_time = 0;
+static int64       lock_wait = 0;
 static TimestampTz not_before = 0;
 
 int
@@ -112,10 +114,11 @@ trouble_failed(int sqlstate, const char *suspect, int items, TimestampTz now)
 {
 	Culprit *culprit;
 
-	/* A row or relation that somebody holds for a moment. */
+	/* Somebody holds a row or a table: that passes, sooner or later. */
 	if (sqlstate == ERRCODE_LOCK_NOT_AVAILABLE)
 	{
-		not_before = now + LOCK_WAIT;
+		lock_wait = lock_wait == 0 ? LOCK_WAIT : Min(lock_wait * 2, LOCK_WAIT_MAX);
+		not_before = now + lock_wait;
 		return false;
 	}
 	careful = Max(careful, items) + 1;
@@ -136,6 +139,7 @@ void
 trouble_over(void)
 {
 	wait_time = 0;
+	lock_wait = 0;
 	not_before = 0;
 	if (careful > 0)
 		careful--;
