@@ -97,6 +97,43 @@ def table(f):
     return lines
 
 
+GROWN = (0, 1_000_000, 5_000_000)
+
+
+def growth_table(f, row):
+    lines = []
+    for what, limit in (("drain", "bare libcurl"), ("submit", "two tables")):
+        first = f.get(f"growth0.{what}")
+        for size in GROWN:
+            now = f.get(f"growth{size}.{what}")
+            flat = now / first
+            lines.append((f"{what}, {size // 1_000_000} million ended", f"{now:.3f} of {limit}", f"{first:.3f} with none",
+                          flat, None if size == 0 else "≥ 0.9", None if size == 0 else flat >= 0.9))
+    flat = row["last"] / row["first"]
+    lines.append(("a long drain, last tenth", f"{row['last']:,.0f}/s", f"{row['first']:,.0f}/s first tenth", flat,
+                  "≥ 0.9", flat >= 0.9))
+    lines.append(("op_due after it", f"{row['agenda_after_mb']:.1f} MB", f"{row['agenda_before_mb']:.1f} MB full", None, None, None))
+    flat = row["memory_last_mb"] / row["memory_first_mb"]
+    lines.append(("memory of the worker", f"{row['memory_last_mb']:.1f} MB", f"{row['memory_first_mb']:.1f} MB at first",
+                  flat, "≤ 1.1", flat <= 1.1))
+    return lines
+
+
+def grow(stage, figures, options):
+    """The scenes of --growth: what many ended operations, and many in a row, change."""
+    before = 0
+    for size in GROWN:
+        if size > before:
+            scenes.age(stage, before, size)
+            before = size
+        figures.add(f"growth{size}", scenes.grown(stage, options.operations // 2, options.seconds + 1, options.rounds))
+        print(f"{size:,} ended: drain {figures.get(f'growth{size}.drain'):.3f} of bare, submit "
+              f"{figures.get(f'growth{size}.submit'):.3f} of two tables", flush=True)
+    row = scenes.in_a_row(stage, 10 * options.operations)
+    figures.add("row", row)
+    return growth_table(figures, row)
+
+
 def show(lines):
     form = "{:<32} {:>26}   {:<34} {:>6}  {:>7}  {}"
     print(form.format("what", "ours", "limit, same run", "ratio", "goal", ""))
@@ -109,26 +146,32 @@ def settings(stage):
     return {name: stage.db.sql(f"SHOW {name}") for name in SHOWN_SETTINGS}
 
 
+def measure(stage, figures, options):
+    """The scenes of a plain run."""
+    figures.add("idle", {"percent": scenes.idle(stage, 5)})
+    for number in range(options.rounds):
+        one_round(stage, figures, options)
+        print(f"round {number + 1} of {options.rounds}: drain {figures.rounds['drain.rate'][-1]:,.0f}/s of "
+              f"{figures.rounds['drain.bare'][-1]:,.0f}/s", flush=True)
+    return table(figures)
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ("work", "url", "ceiling", "report"):
         parser.add_argument(name)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--operations", type=int, default=20000)
-    parser.add_argument("--seconds", type=int, default=1)
+    parser.add_argument("--seconds", type=int, default=2)
+    parser.add_argument("--growth", action="store_true", help="with 0, 1 and 5 million ended operations, and many in a row")
     options = parser.parse_args()
     began = time.time()
     stage = scenes.Stage(options.url, options.ceiling, options.work)
     shown = settings(stage)
     print("  ".join(f"{k} = {v}" for k, v in shown.items()), flush=True)
     figures = Figures()
-    figures.add("idle", {"percent": scenes.idle(stage, 5)})
     scenes.drain_once(stage, 2000)  # plans, caches and connections are there
-    for number in range(options.rounds):
-        one_round(stage, figures, options)
-        print(f"round {number + 1} of {options.rounds}: drain {figures.rounds['drain.rate'][-1]:,.0f}/s of "
-              f"{figures.rounds['drain.bare'][-1]:,.0f}/s", flush=True)
-    lines = table(figures)
+    lines = grow(stage, figures, options) if options.growth else measure(stage, figures, options)
     print()
     show(lines)
     with open(options.report, "w", encoding="utf-8") as out:

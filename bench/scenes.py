@@ -192,3 +192,62 @@ def idle(stage, seconds):
     time.sleep(seconds)
     after = pathlib.Path(f"/proc/{worker}/schedstat").read_text().split()[0]
     return (int(after) - int(before)) / 1e9 / seconds * 100
+
+
+# ------------------------------------------------------------------- growth
+
+OLD = """
+INSERT INTO op_operation (op_id, action, provider, state, attempts, tries, trying_since, first_sent_at, last_sent_at,
+                          external_id, args_hash, submitted_by, created_at, settled_at)
+SELECT 'old-' || n, 'mill.order', 'mill', 'confirmed', 1, 1, t, t, t, 'ob_' || n, sha256(n::text::bytea), 'postgres', t, t
+  FROM generate_series({first}, {last}) AS n, (VALUES (clock_timestamp() - interval '30 d')) AS v (t);
+INSERT INTO op_request (op_id, generation, args, key, method, url, headers, body)
+SELECT 'old-' || n, 1, bench_args(), 'old-' || n, 'POST', '{url}', '{{}}', convert_to('{body}', 'UTF8')
+  FROM generate_series({first}, {last}, 20) AS n;
+INSERT INTO op_attempt (op_id, n, kind, generation, started_at, finished_at, verdict)
+SELECT 'old-' || n, 1, 'send', 1, t, t, 'confirmed'
+  FROM generate_series({first}, {last}, 4) AS n, (VALUES (clock_timestamp() - interval '30 d')) AS v (t);
+VACUUM ANALYZE op_operation, op_request, op_attempt"""
+
+
+def age(stage, before, after):
+    """As if that many operations had ended long ago."""
+    stage.db.sql(OLD.format(first=before + 1, last=after, url=stage.url, body=stage.body))
+
+
+def grown(stage, count, seconds, rounds):
+    """Drain and submit beside their limits, as they are now."""
+    drained, submitted = [], []
+    for _ in range(rounds):
+        figures = drain(stage, count)
+        drained.append(figures["rate"] / figures["bare"])
+        figures = submit(stage, 8, seconds)
+        submitted.append(figures["ours"] / figures["two"])
+    return {"drain": median(drained), "submit": median(submitted)}
+
+
+def in_a_row(stage, count):
+    """One long drain: operations per second in its first and last tenth, and what is left behind."""
+    stage.db.sql("SELECT op_provider_pause('mill')")
+    prefix = stage.next_series()
+    for first in range(1, count + 1, 20000):
+        stage.db.sql(f"SELECT count(op_submit('{prefix}-' || (100000000 + n), 'mill.order', bench_args()))"
+                     f" FROM generate_series({first}, {first + 19999}) AS n")
+    worker = stage.worker()
+    memory = [resident_mb(worker)]
+    agenda = stage.db.number("SELECT pg_total_relation_size('op_due') / 1e6")
+    stage.db.sql("SELECT op_provider_resume('mill')")
+
+    def settled():
+        memory.append(resident_mb(worker))
+        return stage.db.sql("SELECT EXISTS (SELECT FROM op_due WHERE provider = 'mill')") == "f"
+
+    wait_until(settled, "a long drain ends", 600, 1)
+    tenths = [float(x) for x in stage.db.sql(f"""
+        SELECT count(*) / extract(epoch FROM max(settled_at) - min(settled_at))
+          FROM (SELECT settled_at, ntile(10) OVER (ORDER BY settled_at) AS tenth FROM op_operation
+                 WHERE op_id >= '{prefix}-' AND op_id < '{prefix}.') AS s
+         WHERE tenth IN (1, 10) GROUP BY tenth ORDER BY tenth""").split()]
+    return {"first": tenths[0], "last": tenths[1], "agenda_before_mb": agenda,
+            "agenda_after_mb": stage.db.number("SELECT pg_total_relation_size('op_due') / 1e6"),
+            "memory_first_mb": memory[min(3, len(memory) - 1)], "memory_last_mb": memory[-1]}
