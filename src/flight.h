@@ -33,6 +33,7 @@ typedef struct Exchange
 	StringInfo    headers; /* of the pages before this one, NULL: it is the first */
 	StringInfo    bodies;  /* each with a line feed behind it */
 	Request       request;
+	const char   *credential; /* in a header of the request, NULL: none */
 	Evidence      evidence;
 	Judgement     judgement; /* valid when judged */
 	bool          judged;

@@ -135,6 +135,9 @@ subtest 'errors in every step' => sub {
         redirect   => { effect => true, answer => { status => 302, headers => { Location => 'http://127.0.0.1:1/' } } }, '500' => 'effect_then_500',
         garbage    => { answer => { body => "\0" } }, 'odd head' => { answer => { headers => [ [ 'X-Odd', { base64 => encode_base64("\xff", '') } ] ] } },
         '429'      => { effect => false, answer => { status => 429 } }, stray => 'stray',
+        # A server that shows the request in its answer: then the answer is what must not be kept as it came.
+        echo       => { effect => true, answer => { status => 500, headers => [ [ 'X-Seen', "X-Api-Key: $secrets{'header.key'}" ] ],
+                                                    body => "you sent X-Api-Key: $secrets{'header.key'} twice: $secrets{'header.key'}" } },
     );
     for my $name (sort keys %answers)
     {
