@@ -604,7 +604,8 @@ claimed(const Case *c, OplState state, OplStep step)
 static OplDecision
 claimed_send(const Case *c)
 {
-	OplDecision d = claimed(c, OPL_SUBMITTED, OPL_STEP_SEND);
+	/* The end of the lease is a question: a provider that is paused is still asked. */
+	OplDecision d = claimed(c, OPL_SUBMITTED, OPL_STEP_LOOKUP);
 
 	d.after.tries++;
 	d.after.last_sent_at = c->now;
