@@ -616,12 +616,16 @@ claimed_send(const Case *c)
 	return d;
 }
 
+static bool
+past_not_after(const Case *c)
+{
+	return c->op->not_after != OPL_NEVER && c->now >= c->op->not_after;
+}
+
 static const char *
 why_no_try(const Case *c)
 {
-	bool late = c->op->not_after != OPL_NEVER && c->now >= c->op->not_after;
-
-	return late ? "not_after" : "gave_up";
+	return past_not_after(c) ? "not_after" : "gave_up";
 }
 
 static OplClaim
@@ -642,6 +646,12 @@ claim_send(const Case *c, OplDecision *d)
 static OplClaim
 claim_lookup(const Case *c, OplDecision *d)
 {
+	/* Asked before the first send, and there will be none. */
+	if (c->op->state == OPL_PENDING && !c->op->tainted && past_not_after(c))
+	{
+		*d = end(c, OPL_FAILED, "not_after");
+		return OPL_CLAIM_NOTHING;
+	}
 	if (!c->promises->recipe)
 	{
 		*d = review(c, c->op->state == OPL_ACCEPTED ? "gave_up" : "no_lookup");
