@@ -20,6 +20,10 @@
  * come first meanwhile. */
 #define HELD OPL_SECOND
 
+/* Of lookups that are due so many times more are looked at than can go out: those
+ * whose key is forgotten first go first. */
+#define LOOK_AHEAD 8
+
 /* ------------------------------------------------------------------- cursor */
 
 /* While the agenda holds more than may go out, the next scan starts where the last
@@ -88,8 +92,8 @@ move_cursor(const Batch *batch, const LedgerPlaces *places)
 		taken++;
 		cursor->since = Max(cursor->since, due->due_at);
 	}
-	if (taken < places->places)
-		cursor->since = DT_NOBEGIN;
+	if (taken < places->places || places->step == OPL_STEP_LOOKUP)
+		cursor->since = DT_NOBEGIN; /* some of them may be passed over */
 }
 
 /* ------------------------------------------------------------------- taking */
@@ -117,6 +121,9 @@ add_places(Batch *batch, const char *provider, OplStep step)
 
 	if (places <= 0)
 		return;
+	batch->places[batch->nplaces].free = places;
+	if (step == OPL_STEP_LOOKUP)
+		places *= LOOK_AHEAD;
 	batch->places[batch->nplaces].provider = provider;
 	batch->places[batch->nplaces].step = step;
 	batch->places[batch->nplaces].places = places;
@@ -265,6 +272,88 @@ action_of(Asked *asked, int *nasked, const char *name)
 	return asked[(*nasked)++].action;
 }
 
+/* ------------------------------------------------------------------ urgency */
+
+typedef struct Candidate
+{
+	int         due;    /* of batch->due */
+	TimestampTz window; /* when it ends; infinity: nothing can be resent anyway */
+} Candidate;
+
+static TimestampTz
+window_end(const LedgerOperation *operation, const Action *action, TimestampTz now)
+{
+	const OplOperation *op = &operation->op;
+	TimestampTz         end = op->first_sent_at + action->spec->promises.ttl;
+
+	if (op->state != OPL_UNKNOWN || op->sealed != OPL_SEAL_NONE ||
+		op->first_sent_at == OPL_NEVER || end <= now)
+		return DT_NOEND;
+	return end;
+}
+
+static int
+by_window(const void *a, const void *b)
+{
+	const Candidate *x = a;
+	const Candidate *y = b;
+
+	if (x->window != y->window)
+		return x->window < y->window ? -1 : 1;
+	return x->due - y->due;
+}
+
+/* Every other time the one that has been due for longest comes first, whatever its
+ * window, so that none waits for ever. */
+static void
+pass_over(Batch *batch, const LedgerPlaces *places, Candidate *candidates, int n,
+		  bool *passed)
+{
+	static bool oldest_first = false;
+	int         kept = 0;
+
+	if (n <= places->free)
+		return;
+	oldest_first = !oldest_first;
+	kept = oldest_first ? 1 : 0;
+	qsort(candidates + kept, n - kept, sizeof(Candidate), by_window);
+	for (int i = places->free; i < n; i++)
+		passed[candidates[i].due] = true;
+}
+
+/* The rows of the agenda that are left for a later turn. */
+static bool *
+choose_lookups(Batch *batch, LedgerOperation *operations, int noperations, Asked *asked,
+			   int *nasked)
+{
+	bool      *passed = palloc0(sizeof(bool) * batch->ndue);
+	Candidate *candidates = palloc(sizeof(Candidate) * batch->ndue);
+
+	for (int p = 0; p < batch->nplaces; p++)
+	{
+		const LedgerPlaces *places = &batch->places[p];
+		int                 n = 0;
+
+		if (places->step != OPL_STEP_LOOKUP)
+			continue;
+		for (int i = 0; i < batch->ndue; i++)
+		{
+			const LedgerDue *due = &batch->due[i];
+			LedgerOperation *operation =
+				rows_find(operations, noperations, sizeof(LedgerOperation), due->op_id);
+
+			if (!operation || due->step != OPL_STEP_LOOKUP ||
+				strcmp(due->provider, places->provider) != 0)
+				continue;
+			candidates[n].due = i;
+			candidates[n++].window = window_end(
+				operation, action_of(asked, nasked, operation->action), batch->now);
+		}
+		pass_over(batch, places, candidates, n, passed);
+	}
+	return passed;
+}
+
 static LedgerRequest *
 load_requests(LedgerOperation *operations, int noperations, int *count)
 {
@@ -307,6 +396,7 @@ claim_due(Batch *batch)
 	LedgerRequest   *requests;
 	LedgerDue       *held;
 	Asked           *asked;
+	bool            *passed;
 	int              nheld = 0;
 	int              nasked = 0;
 	int              nsettled = batch->nchanges;
@@ -317,13 +407,14 @@ claim_due(Batch *batch)
 	requests = load_requests(operations, noperations, &nrequests);
 	asked = palloc(sizeof(Asked) * Max(noperations, 1));
 	held = palloc(sizeof(LedgerDue) * batch->ndue);
+	passed = choose_lookups(batch, operations, noperations, asked, &nasked);
 	for (int i = 0; i < batch->ndue; i++)
 	{
 		const LedgerDue *due = &batch->due[i];
 		LedgerOperation *operation =
 			rows_find(operations, noperations, sizeof(LedgerOperation), due->op_id);
 
-		if (nsettled > 0 && batch_changes(batch, due->op_id))
+		if (passed[i] || (nsettled > 0 && batch_changes(batch, due->op_id)))
 			continue;
 		if (!operation)
 			held[nheld++] = *due;

@@ -107,8 +107,9 @@ typedef struct LedgerPlaces
 {
 	const char *provider;
 	OplStep     step;
-	int         places;
-	TimestampTz since; /* rows due before were taken already; -infinity: all */
+	int         places; /* rows that are looked at */
+	int         free;   /* of them, those that can go out */
+	TimestampTz since;  /* rows due before were taken already; -infinity: all */
 } LedgerPlaces;
 
 typedef struct LedgerProvider

@@ -278,6 +278,30 @@ subtest 'asked before the first send' => sub {
     $double->object(id => value(q{SELECT external_id FROM op_operation WHERE op_id = 'made'}), set => { metadata => { op_id => 'made' } });
 };
 
+# Lookups have places of their own, a quarter of the sends'; among those that wait for one, the key that is
+# forgotten first comes first.
+subtest 'lookups have a pace of their own' => sub {
+    my $bank = start_provider();
+    push @doubles, $bank;
+    my %ttl = (long => '24 h', short => '1 h', middle => '6 h');
+    add_provider($node, 'busy', double => $bank, spec => { concurrency => 4, timeout => { total => '3 s' } },
+        actions => { map { $_ => { key => { ttl => $ttl{$_} } } } keys %ttl });
+    $bank->script({ match => { kind => 'lookup' }, do => { delay_before => 'gate' }, times => 'always' },
+        map { { match => { op => "busy-$_", kind => 'send' }, do => 'drop' } } 'first', map { ("$_-1", "$_-2") } keys %ttl);
+    refund('busy-first', 'busy.short');
+    $bank->wait(waiting => 1, kind => 'lookup');
+    for my $n (1, 2) { refund("busy-$_-$n", "busy.$_") for qw(long middle short); }
+    wait_sql($node, q{SELECT count(*) = 7 FROM op_operation WHERE op_id LIKE 'busy-%' AND state = 'unknown'}, 'seven unknown operations');
+    refund('busy-plain', 'busy.long');
+    wait_state($node, 'busy-plain', 'confirmed', 'a send goes out while all places of lookups are taken');
+    $bank->clear_script;
+    $bank->release('gate');
+    wait_state($node, "busy-$_", 'confirmed') for 'first', map { ("$_-1", "$_-2") } keys %ttl;
+    my @order = map { $_->{target} =~ /pi_busy-(\w+)-\d/ } $bank->requests(kind => 'lookup');
+    my @short = grep { $order[$_] eq 'short' } 0 .. $#order;
+    cmp_ok($short[1], '<=', 3, "the shortest window first, or the one that has waited for longest: @order");
+};
+
 # Case 37: the provider's record decides, not code.
 subtest 'four kinds of key store' => sub {
     my %kinds = (
