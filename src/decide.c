@@ -429,7 +429,8 @@ on_absent(const Case *c)
 		return end(c, OPL_FAILED, "refused");
 	if (c->op->state != OPL_REVIEW && may_send(c, c->now))
 		return resend(c, c->now);
-	return review(c, "absent");
+	/* What sealed it says more than that nothing was found. */
+	return review(c, c->op->sealed == OPL_SEAL_NONE ? "absent" : NULL);
 }
 
 static OplDecision

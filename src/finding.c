@@ -71,15 +71,24 @@ finding_of(const LedgerOperation *operation, const Judgement *judgement, OplKind
 	return finding;
 }
 
+/* What sealed an operation says more than that a lookup found nothing. */
+static bool
+says_less(const Judgement *judgement, const OplDecision *decision)
+{
+	return decision->after.sealed != OPL_SEAL_NONE &&
+		   (judgement->verdict == OPL_V_ABSENT ||
+			judgement->verdict == OPL_V_INCONCLUSIVE);
+}
+
 /* The word for people: the decision's own, or what the evidence said. */
 static const char *
-reason_of(const Judgement *judgement, const OplDecision *decision)
+reason_of(const Judgement *judgement, const OplDecision *decision, const char *before)
 {
 	if (decision->reason || decision->after.state == OPL_CONFIRMED)
 		return decision->reason;
 	if (decision->after.state == OPL_FAILED && judgement->verdict == OPL_V_REJECTED)
 		return psprintf("rejected: %s", judgement->reason);
-	return judgement->reason;
+	return says_less(judgement, decision) ? before : judgement->reason;
 }
 
 void
@@ -88,7 +97,7 @@ finding_apply(LedgerChange *change, const Judgement *judgement)
 	const OplDecision *decision = &change->decision;
 
 	if (decision->moved)
-		change->reason = reason_of(judgement, decision);
+		change->reason = reason_of(judgement, decision, change->reason);
 	change->external_id = decision->take_object ? judgement->external_id : NULL;
 	change->failed_id = decision->note_failed ? judgement->external_id : NULL;
 }
