@@ -112,8 +112,11 @@ plan_of(StatementId id)
 static uint64
 run_as(StatementId id, Datum *values, const char *nulls, bool read_only)
 {
-	int result = SPI_execute_plan(plan_of(id), values, nulls, read_only, 0);
+	/* A trigger of the user's may come back here, even by an error that it catches. */
+	MemoryContext mine = caller;
+	int           result = SPI_execute_plan(plan_of(id), values, nulls, read_only, 0);
 
+	caller = mine;
 	if (result < 0)
 		elog(ERROR, "statement %d failed: %s", id, SPI_result_code_string(result));
 	return SPI_processed;
@@ -1231,12 +1234,13 @@ ledger_adopt_save(const LedgerChange *changes, int n, const char *actor, const c
 
 /* Whoever calls the procedure needs no more rights than for op_submit() and
  * op_status(); names are qualified, since no search_path is pinned here. */
+static Oid execute_schema = InvalidOid;
+
 void
 ledger_begin_nonatomic(Oid schema)
 {
 	caller = CurrentMemoryContext;
-	plans_schema = schema;
-	plans_stale = true;
+	execute_schema = schema;
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 }
@@ -1250,11 +1254,14 @@ ledger_commit(void)
 static Datum
 call(const char *format, int nargs, Oid *types, Datum *values, const char *nulls)
 {
-	const char *schema = quote_identifier(get_namespace_name(plans_schema));
-	if (SPI_execute_with_args(psprintf(format, schema), nargs, types, values, nulls,
-							  false, 0) < 0 ||
-		SPI_processed != 1)
-		elog(ERROR, "could not call: %s", SPI_result_code_string(SPI_result));
+	MemoryContext mine = caller; /* what is called comes back here */
+	const char   *schema = quote_identifier(get_namespace_name(execute_schema));
+	int result = SPI_execute_with_args(psprintf(format, schema), nargs, types, values,
+									   nulls, false, 0);
+
+	caller = mine;
+	if (result < 0 || SPI_processed != 1)
+		elog(ERROR, "could not call: %s", SPI_result_code_string(result));
 	return PointerGetDatum(field_varlena(0, 1));
 }
 
