@@ -16,6 +16,7 @@
 #include "guc.h"
 #include "ledger.h"
 #include "miscadmin.h"
+#include "tcop/utility.h"
 #include "profile.h"
 #include "receipt.h"
 #include "utils/builtins.h"
@@ -269,6 +270,7 @@ op_submit(PG_FUNCTION_ARGS)
 	TimestampTz      due_at;
 	bool             is_new;
 
+	PreventCommandIfReadOnly("op_submit()"); /* also where it would only answer */
 	read_arguments(fcinfo, &birth);
 	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
 	action = action_get(birth.action);
