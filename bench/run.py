@@ -109,6 +109,10 @@ def growth_table(f, row):
             flat = now / first
             lines.append((f"{what}, {size // 1_000_000} million ended", f"{now:.3f} of {limit}", f"{first:.3f} with none",
                           flat, None if size == 0 else "≥ 0.9", None if size == 0 else flat >= 0.9))
+    for size in GROWN:
+        lines.append((f"CPU per drained, {size // 1_000_000} million ended", f"{f.get(f'growth{size}.cpu_us'):.0f} µs",
+                      f"{f.get('growth0.cpu_us'):.0f} µs with none", f.get(f"growth{size}.cpu_us") / f.get("growth0.cpu_us"),
+                      None, None))
     flat = row["last"] / row["first"]
     lines.append(("a long drain, last tenth", f"{row['last']:,.0f}/s", f"{row['first']:,.0f}/s first tenth", flat,
                   "≥ 0.9", flat >= 0.9))

@@ -217,13 +217,14 @@ def age(stage, before, after):
 
 def grown(stage, count, seconds, rounds):
     """Drain and submit beside their limits, as they are now."""
-    drained, submitted = [], []
+    drained, submitted, cpu = [], [], []
     for _ in range(rounds):
         figures = drain(stage, count)
         drained.append(figures["rate"] / figures["bare"])
+        cpu.append(figures["worker_cpu_us"])
         figures = submit(stage, 8, seconds)
         submitted.append(figures["ours"] / figures["two"])
-    return {"drain": median(drained), "submit": median(submitted)}
+    return {"drain": median(drained), "submit": median(submitted), "cpu_us": median(cpu)}
 
 
 def in_a_row(stage, count):
