@@ -31,7 +31,7 @@ class Figures:
 
     def ratio(self, ours, limit):
         """The median of the ratios of each round: both were measured in the same minute."""
-        return median([a / b for a, b in zip(self.rounds[ours], self.rounds[limit])])
+        return median([a / b for a, b in zip(self.rounds[ours], self.rounds[limit]) if b])
 
 
 # ------------------------------------------------------------------- rounds

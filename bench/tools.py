@@ -57,7 +57,8 @@ def cpu_of(pid):
 
 
 def cpu_of_server(postmaster):
-    """CPU seconds of a server: its processes, and those that have ended."""
+    """CPU seconds of a server: its processes, and those that have ended and were waited for."""
+    time.sleep(0.2)
     own = stat(postmaster)
     total = sum(map(int, own[11:15])) / TICK
     for entry in pathlib.Path("/proc").iterdir():
