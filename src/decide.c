@@ -629,6 +629,21 @@ why_no_try(const Case *c)
 	return past_not_after(c) ? "not_after" : "gave_up";
 }
 
+/* A resend follows the send before it after a back-off, so that the outage of a
+ * moment does not use up the tries; but not so late that it may not leave. */
+static OplMoment
+resend_at(const Case *c)
+{
+	OplOperation op = *c->op;
+	Case         paced = *c;
+	OplMoment    at;
+
+	op.attempts = op.tries;
+	paced.op = &op;
+	at = c->op->last_sent_at + (send_later(&paced) - c->now);
+	return may_send(c, at) ? at : c->now;
+}
+
 static OplClaim
 claim_send(const Case *c, OplDecision *d)
 {
@@ -636,6 +651,8 @@ claim_send(const Case *c, OplDecision *d)
 		*d = end(c, OPL_FAILED, why_no_try(c));
 	else if (c->op->tainted && !may_send(c, c->now))
 		*d = look(c, c->now);
+	else if (c->op->tainted && c->op->tries > 0 && resend_at(c) > c->now)
+		*d = resend(c, resend_at(c));
 	else
 	{
 		*d = claimed_send(c);
@@ -808,7 +825,8 @@ opl_reissue(const OplOperation *op, const OplPromises *promises, bool lookup_fir
 	*decision = recorded(op);
 	if (op->state != OPL_FAILED || op->contradiction)
 		return OPL_VERB_WRONG_STATE;
-	if (!quiet(&c, now))
+	/* Else every request that left is proven to have done nothing. */
+	if ((op->tainted || op->adopted) && !quiet(&c, now))
 		return OPL_VERB_NOT_QUIET;
 	*decision = born;
 	decision->after.generation = next_generation(op);
