@@ -146,12 +146,7 @@ refuse_on_standby(void)
 static bool
 at_home(Oid extension, bool force)
 {
-	int       n;
-	HomeRow  *homes = ledger_homes(&n);
-	HomeRow   here = home_here(extension);
-	HomeFault fault = home_fault(homes, n, &here);
-
-	if (fault != HOME_OK || force)
+	if (ledger_home_fault(extension) != HOME_OK || force)
 		return false;
 	ereport(NOTICE,
 			(errmsg("this is the ledger's home already; nothing was changed"),

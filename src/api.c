@@ -171,18 +171,13 @@ _op_home_fault(PG_FUNCTION_ARGS)
 {
 	Oid         schema;
 	Oid         extension = home_extension(&schema);
-	HomeRow    *homes;
-	HomeRow     here;
 	const char *fault;
-	int         n;
 
 	if (RecoveryInProgress())
 		PG_RETURN_NULL(); /* a standby sends nothing anyway */
 	ledger_begin(schema);
-	homes = ledger_homes(&n);
+	fault = home_reason(ledger_home_fault(extension));
 	ledger_end();
-	here = home_here(extension);
-	fault = home_reason(home_fault(homes, n, &here));
 	if (!fault)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(fault));

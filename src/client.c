@@ -97,10 +97,7 @@ static void
 refuse_away_from_home(void)
 {
 	Oid       schema;
-	HomeRow   here = home_here(home_extension(&schema));
-	int       n;
-	HomeRow  *homes = ledger_homes(&n);
-	HomeFault fault = home_fault(homes, n, &here);
+	HomeFault fault = ledger_home_fault(home_extension(&schema));
 
 	if (fault != HOME_OK)
 		ereport(ERROR, (errcode(OPL_ERR_HOME),
@@ -218,6 +215,7 @@ take(Claim *c)
 	OplClaim    what;
 
 	promises.margin = Max(c->action->spec->promises.margin, c->lease);
+	promises.initial = 0; /* how far apart its sends are is the client's business */
 	c->operation->op.not_after = c->request->not_after;
 	what = opl_claim(&c->operation->op, &promises, OPL_STEP_SEND, c->now, &decision);
 	if (what == OPL_CLAIM_SEND)

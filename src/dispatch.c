@@ -177,21 +177,11 @@ answer_nudges(Batch *batch)
 
 /* ------------------------------------------------------------------ the turn */
 
-static HomeFault
-fault_here(void)
-{
-	int      n;
-	HomeRow *homes = ledger_homes(&n);
-	HomeRow  here = home_here(my_extension);
-
-	return home_fault(homes, n, &here);
-}
-
 /* A copy of the ledger records, and does not send. Told once per reason. */
 static bool
 at_home(void)
 {
-	HomeFault fault = fault_here();
+	HomeFault fault = ledger_home_fault(my_extension);
 
 	failing_over = fault == HOME_PROMOTED && opl_failover == FAILOVER_CONTINUE;
 	if (fault != HOME_OK && fault != told_fault && !failing_over)
@@ -223,7 +213,7 @@ fail_over(void)
 	failing_over = false;
 	be_patient();
 	ledger_lock_homes();
-	if (fault_here() != HOME_PROMOTED)
+	if (ledger_home_fault(my_extension) != HOME_PROMOTED)
 		return; /* a person was faster */
 	adopted = adopt(my_extension, true, "op_ledger", "op_ledger.failover = continue");
 	ereport(LOG,

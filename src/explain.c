@@ -7,6 +7,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "access/xlog.h"
 #include "actions.h"
 #include "finding.h"
 #include "fmgr.h"
@@ -37,6 +38,7 @@ typedef struct Facts
 	TimestampTz      due_at;
 	TimestampTz      now;
 	bool             paused;
+	bool             away; /* this copy sends nothing */
 } Facts;
 
 static bool
@@ -57,6 +59,7 @@ static Facts
 gather(FunctionCallInfo fcinfo, Action *(*find)(const char *name))
 {
 	char *op_id = op_id_argument(fcinfo);
+	Oid   schema;
 	Facts f = {.now = GetCurrentTimestamp()};
 
 	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
@@ -71,6 +74,8 @@ gather(FunctionCallInfo fcinfo, Action *(*find)(const char *name))
 		f.operation->op.not_after = f.request->not_after;
 	f.step = ledger_agenda(op_id, &f.due_at);
 	f.paused = is_paused(f.operation->provider);
+	f.away =
+		!RecoveryInProgress() && ledger_home_fault(home_extension(&schema)) != HOME_OK;
 	ledger_end();
 	return f;
 }
@@ -120,6 +125,16 @@ decision_words(const OplDecision *d)
 }
 
 static const char *
+why_not_now(const Facts *f)
+{
+	if (f->away)
+		return "; but this is a copy of the ledger: not before op_adopt()";
+	if (f->paused)
+		return "; but the provider is paused: not before op_provider_resume()";
+	return "";
+}
+
+static const char *
 send_words(const Facts *f)
 {
 	const OplOperation *op = &f->operation->op;
@@ -130,10 +145,7 @@ send_words(const Facts *f)
 						: "",
 					op->tainted ? "the same bytes are sent again under the same key"
 								: "the request is sent",
-					op->tries + 1, f->promises.attempts,
-					f->paused ? "; but the provider is paused: not before "
-								"op_provider_resume()"
-							  : "");
+					op->tries + 1, f->promises.attempts, why_not_now(f));
 }
 
 /* ----------------------------------------------------------- the next step */
@@ -153,6 +165,12 @@ look_ahead(const Facts *f)
 	Next n = {.at = Max(f->now, f->due_at)};
 
 	n.claim = opl_claim(&f->operation->op, &f->promises, f->step, n.at, &n.decision);
+	if (n.claim == OPL_CLAIM_NOTHING && f->step == OPL_STEP_SEND &&
+		n.decision.step == OPL_STEP_SEND)
+	{
+		n.at = n.decision.due_at; /* the same, but at a distance from the last */
+		n.claim = opl_claim(&f->operation->op, &f->promises, f->step, n.at, &n.decision);
+	}
 	n.after = n.decision.after;
 	if (f->operation->op.state == OPL_SUBMITTED)
 		n.after = f->operation->op; /* the exchange is under way already */

@@ -125,6 +125,7 @@ put_judgement(Exchange *exchange, OplVerdict verdict, const char *reason)
 static void
 put_abandoned(Exchange *exchange)
 {
+	exchange->unseen = exchange->evidence.sent;
 	if (exchange->step == OPL_STEP_LOOKUP)
 		put_judgement(exchange, OPL_V_INCONCLUSIVE, "lost");
 	else if (exchange->evidence.sent)

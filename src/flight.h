@@ -37,7 +37,8 @@ typedef struct Exchange
 	Evidence      evidence;
 	Judgement     judgement; /* valid when judged */
 	bool          judged;
-	TimestampTz   retry_at; /* somebody had its row: not settled before; 0: at once */
+	bool unseen; /* its end was not seen: nothing is known of it but that it began */
+	TimestampTz retry_at; /* somebody had its row: not settled before; 0: at once */
 } Exchange;
 
 /* What is to be sent after the commit. Copies what it needs. */

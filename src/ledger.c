@@ -502,8 +502,8 @@ ledger_providers(int *count)
 	return providers;
 }
 
-HomeRow *
-ledger_homes(int *count)
+static HomeRow *
+read_homes(int *count)
 {
 	HomeRow *homes;
 	bool     null;
@@ -521,6 +521,16 @@ ledger_homes(int *count)
 	}
 	done();
 	return homes;
+}
+
+HomeFault
+ledger_home_fault(Oid extension)
+{
+	int      n;
+	HomeRow *homes = read_homes(&n);
+	HomeRow  here = home_here(extension);
+
+	return home_fault(homes, n, &here);
 }
 
 /* ---------------------------------------------------------------- sessions */

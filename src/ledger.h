@@ -187,8 +187,9 @@ extern OplStep ledger_agenda(const char *op_id, TimestampTz *due_at); /* NONE: n
 /* ---- the worker: never waits for a session */
 extern int64 ledger_new_epoch(void);
 /* What epochs before ours hold that are not among the living comes due now. */
-extern void     ledger_recover(int64 mine, const int64 *living, int n, TimestampTz now);
-extern HomeRow *ledger_homes(int *count);
+extern void ledger_recover(int64 mine, const int64 *living, int n, TimestampTz now);
+/* May this copy send? */
+extern HomeFault ledger_home_fault(Oid extension);
 /* Due rows: at most `limit`, as many as there are places, none of `avoided`. */
 extern LedgerDue  *ledger_take_due(const LedgerPlaces *places, int nplaces, int limit,
 								   char **avoided, int navoided, TimestampTz now,

@@ -55,6 +55,17 @@ seconds_until(TimestampTz moment)
 	return left <= 0 ? 1 : (int) Min((left + 999999) / 1000000, PG_INT32_MAX);
 }
 
+static const char *
+message_of(const LedgerOperation *operation)
+{
+	bool tried = operation->op.state == OPL_PENDING && operation->op.attempts > 0;
+
+	if (tried && operation->reason)
+		return psprintf("could not be executed yet (%s); it is tried again",
+						operation->reason);
+	return messages[operation->op.state];
+}
+
 Datum
 receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation, bool is_new,
 			  TimestampTz due_at, const char *message)
@@ -84,7 +95,7 @@ receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation, bool is
 	nulls[8] = operation->reason == NULL;
 	if (operation->reason)
 		values[8] = CStringGetTextDatum(operation->reason);
-	values[9] = CStringGetTextDatum(message ? message : messages[state]);
+	values[9] = CStringGetTextDatum(message ? message : message_of(operation));
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
 }
 

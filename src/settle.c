@@ -52,7 +52,7 @@ add_attempt(Batch *batch, const Exchange *exchange)
 	attempt->reason = exchange->judgement.reason;
 	attempt->external_id = exchange->judgement.external_id;
 	attempt->request_id = exchange->judgement.request_id;
-	attempt->evidence = &exchange->evidence;
+	attempt->evidence = exchange->unseen ? NULL : &exchange->evidence;
 	attempt->started_at = exchange->started_at;
 	attempt->finished_at = exchange->evidence.finished_at;
 	attempt->headers = exchange->headers;

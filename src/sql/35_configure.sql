@@ -161,3 +161,29 @@ COMMENT ON FUNCTION op_provider_resume(text) IS
 
 CREATE FUNCTION _op_wake() RETURNS void LANGUAGE c VOLATILE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION _op_wake() IS 'Wakes this database''s worker when the transaction commits.';
+
+-- What operations refer to stays: an id must answer for ever.
+CREATE FUNCTION _op_in_use() RETURNS trigger
+	LANGUAGE plpgsql SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+DECLARE
+	v_used boolean;
+BEGIN
+	IF TG_TABLE_NAME = 'op_provider' THEN
+		v_used := EXISTS (SELECT FROM op_action AS a WHERE a.provider = OLD.name);
+	ELSE
+		v_used := EXISTS (SELECT FROM op_operation AS o WHERE o.action = OLD.name);
+	END IF;
+	IF v_used THEN
+		RAISE EXCEPTION USING ERRCODE = 'dependent_objects_still_exist',
+			MESSAGE = format('%s "%s" is in use', CASE TG_TABLE_NAME WHEN 'op_provider' THEN 'provider' ELSE 'action' END, OLD.name),
+			DETAIL = CASE TG_TABLE_NAME WHEN 'op_provider' THEN 'It has actions.' ELSE 'There are operations of it, and their ids must go on to answer.' END,
+			HINT = CASE TG_TABLE_NAME WHEN 'op_provider' THEN 'Delete its actions first; those that have operations stay. op_provider_pause() stops what is sent.'
+			       ELSE 'op_provider_pause() stops what is sent to its provider.' END;
+	END IF;
+	RETURN OLD;
+END
+$$;
+COMMENT ON FUNCTION _op_in_use() IS 'Refuses to delete what operations refer to.';
+
+CREATE TRIGGER op_action_in_use BEFORE DELETE ON op_action FOR EACH ROW EXECUTE FUNCTION _op_in_use();
+CREATE TRIGGER op_provider_in_use BEFORE DELETE ON op_provider FOR EACH ROW EXECUTE FUNCTION _op_in_use();

@@ -15,7 +15,7 @@ BEGIN
 	SELECT t.at, t.event, t.n, t.verdict, t.detail
 	  FROM (SELECT v_op.created_at, 0, 'submitted by ' || v_op.submitted_by, NULL::integer, NULL::text, v_op.action
 	        UNION ALL
-	        SELECT a.started_at, 1, a.kind, a.n, a.verdict,
+	        SELECT CASE WHEN a.kind IN ('send', 'lookup') THEN a.started_at ELSE a.finished_at END, 1, a.kind, a.n, a.verdict,
 	               concat_ws(', ', a.reason, 'http ' || a.http_status, a.external_id,
 	                         CASE WHEN a.kind = 'send' THEN a.bytes_sent || ' bytes sent' END,
 	                         (extract(epoch FROM a.finished_at - a.started_at) * 1000)::numeric(12,1) || ' ms')
@@ -28,8 +28,9 @@ BEGIN
 	         WHERE v_op.settled_at IS NOT NULL
 	        UNION ALL
 	        SELECT d.due_at, 4, 'next: ' || CASE WHEN v_op.state = 'submitted' THEN 'answer' ELSE d.step END,
-	               NULL, NULL, 'state ' || v_op.state
-	          FROM op_due AS d WHERE d.op_id = v_op.op_id) AS t (at, rank, event, n, verdict, detail)
+	               NULL, NULL, concat_ws(', ', 'state ' || v_op.state,
+	                                     CASE WHEN p.paused AND d.step = 'send' THEN 'not before op_provider_resume()' END)
+	          FROM op_due AS d LEFT JOIN op_provider AS p ON p.name = d.provider WHERE d.op_id = v_op.op_id) AS t (at, rank, event, n, verdict, detail)
 	 ORDER BY t.rank = 4, t.at, t.rank, t.n;
 END
 $$;

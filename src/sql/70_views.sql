@@ -85,6 +85,30 @@ BEGIN
 		RETURN NEXT;
 	END LOOP;
 
+	check_name := 'retrying';
+	SELECT count(*) AS n, min(o.trying_since) AS oldest,
+	       (array_agg(format('%s: %s', o.provider, o.reason) ORDER BY o.trying_since))[1] AS example INTO v_count
+	  FROM op_due AS d JOIN op_operation AS o ON o.op_id = d.op_id
+	 WHERE o.state = 'pending' AND o.trying_since IS NOT NULL;
+	status := CASE WHEN v_count.oldest < v_now - interval '1 min' THEN 'warning' ELSE 'ok' END;
+	detail := format('%s could not be sent yet%s', v_count.n,
+	                 format(', the oldest since %s (%s)', v_count.oldest, v_count.example));
+	IF v_count.n = 0 THEN
+		detail := '0 could not be sent yet';
+	END IF;
+	hint := CASE WHEN status <> 'ok' THEN 'Is the provider reachable? After retry.patience they end as failed, reason gave_up; a URL is frozen with its request.' END;
+	RETURN NEXT;
+
+	check_name := 'orphan';
+	FOR v_count IN SELECT d.provider, count(*) AS n FROM op_due AS d
+	                WHERE NOT EXISTS (SELECT FROM op_provider AS p WHERE p.name = d.provider)
+	                GROUP BY d.provider ORDER BY d.provider LOOP
+		status := 'critical';
+		detail := format('%s due of provider "%s", which does not exist', v_count.n, v_count.provider);
+		hint := 'Add the provider again, under its name, with op_provider_add().';
+		RETURN NEXT;
+	END LOOP;
+
 	check_name := 'unknown';
 	SELECT count(*) AS n, min(o.last_sent_at) AS oldest INTO v_count
 	  FROM op_due AS d JOIN op_operation AS o ON o.op_id = d.op_id
