@@ -1,274 +1,34 @@
 /*
- * ledger.c - the statements, and rows as structs.
+ * ledger.c - rows as structs.
  *
- * Statements are prepared once per process. Those of the worker take arrays and
- * reach rows by key or ctid alone, so that no statistics can tip their plans,
- * and lock with SKIP LOCKED before they write: it never waits for a session.
+ * The worker's statements lock with SKIP LOCKED before they write: it never waits
+ * for a session.
  */
 #include "postgres.h"
 
 #include "ledger.h"
 
-#include "columns.h"
-#include "probe.h"
-#include "statements.h"
-
-#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "executor/spi.h"
-#include "lib/stringinfo.h"
+#include "columns.h"
 #include "miscadmin.h"
+#include "probe.h"
+#include "rows.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
-
-static SPIPlanPtr    plans[STMT_COUNT];
-static Oid           plans_schema = InvalidOid;
-static bool          plans_stale = true;
-static MemoryContext caller; /* where results go */
-
-/* ------------------------------------------------------------------- plans */
-
-/* A schema was renamed, or the extension moved: names in the plans are old. */
-static void
-schema_changed(Datum arg, int cacheid, uint32 hashvalue)
-{
-	plans_stale = true;
-}
-
-static void
-forget_plans(void)
-{
-	for (int i = 0; i < STMT_COUNT; i++)
-	{
-		if (plans[i])
-			SPI_freeplan(plans[i]);
-		plans[i] = NULL;
-	}
-}
 
 void
 ledger_begin(Oid schema)
 {
-	static bool watching = false;
-
-	if (!watching)
-	{
-		CacheRegisterSyscacheCallback(NAMESPACEOID, schema_changed, (Datum) 0);
-		watching = true;
-	}
-	caller = CurrentMemoryContext;
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	if (plans_stale || plans_schema != schema)
-	{
-		forget_plans();
-		plans_schema = schema;
-		plans_stale = false;
-	}
+	rows_begin(schema);
 }
 
 void
 ledger_end(void)
 {
-	SPI_finish();
-}
-
-static SPIPlanPtr
-plan_of(StatementId id)
-{
-	const Statement *s = &statements[id];
-	Oid              rows_type = RECORDARRAYOID;
-	const char      *schema;
-	StringInfoData   text;
-	SPIPlanPtr       plan;
-
-	if (plans[id])
-		return plans[id];
-	schema = quote_identifier(get_namespace_name(plans_schema));
-	initStringInfo(&text);
-	for (const char *c = s->text; *c; c++)
-	{
-		if (c[0] == '@' && c[1] == '.')
-			appendStringInfoString(&text, schema);
-		else
-			appendStringInfoChar(&text, *c);
-	}
-	plan = s->rows ? SPI_prepare(text.data, 1, &rows_type)
-				   : SPI_prepare(text.data, s->nargs, (Oid *) s->args);
-	if (!plan || SPI_keepplan(plan) != 0)
-		elog(ERROR, "could not prepare \"%s\": %s", text.data,
-			 SPI_result_code_string(SPI_result));
-	plans[id] = plan;
-	return plan;
-}
-
-/* The result is in SPI_tuptable until the next one. */
-static uint64
-run_as(StatementId id, Datum *values, const char *nulls, bool read_only)
-{
-	/* A trigger of the user's may come back here, even by an error that it catches. */
-	MemoryContext mine = caller;
-	int           result = SPI_execute_plan(plan_of(id), values, nulls, read_only, 0);
-
-	caller = mine;
-	if (result < 0)
-		elog(ERROR, "statement %d failed: %s", id, SPI_result_code_string(result));
-	return SPI_processed;
-}
-
-static uint64
-run(StatementId id, Datum *values, const char *nulls)
-{
-	return run_as(id, values, nulls, false);
-}
-
-static void
-done(void)
-{
-	SPI_freetuptable(SPI_tuptable);
-}
-
-/* ----------------------------------------------------------------- arrays */
-
-/* Runs a statement whose parameters are all arrays but `extra`, appended; or one
- * array of rows. */
-static uint64
-run_columns(StatementId id, const Column *columns, int ncolumns, Datum extra)
-{
-	Datum values[MAX_ARGS];
-
-	if (statements[id].rows)
-		values[0] = columns_rows(columns, ncolumns);
-	for (int i = 0; i < ncolumns && !statements[id].rows; i++)
-		values[i] = column_array(&columns[i]);
-	if (statements[id].nargs > ncolumns)
-		values[ncolumns] = extra;
-	return run(id, values, NULL);
-}
-
-/* ----------------------------------------------------------------- results */
-
-static void *
-in_caller(size_t size)
-{
-	return MemoryContextAllocZero(caller, Max(size, 1));
-}
-
-static Datum
-field(uint64 row, int column, bool *null)
-{
-	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, null);
-}
-
-static char *
-text_in_caller(Datum datum)
-{
-	text *packed = DatumGetTextPP(datum);
-	int   len = VARSIZE_ANY_EXHDR(packed);
-	char *copy = MemoryContextAlloc(caller, len + 1);
-
-	memcpy(copy, VARDATA_ANY(packed), len);
-	copy[len] = '\0';
-	return copy;
-}
-
-static char *
-field_text(uint64 row, int column)
-{
-	bool  null;
-	Datum value = field(row, column, &null);
-
-	return null ? NULL : text_in_caller(value);
-}
-
-/* For a moment: points into the SPI result. */
-static void
-field_name(uint64 row, int column, char *buffer, size_t size)
-{
-	bool  null;
-	Datum value = field(row, column, &null);
-
-	buffer[0] = '\0';
-	if (!null)
-		text_to_cstring_buffer(DatumGetTextPP(value), buffer, size);
-}
-
-static int
-field_int(uint64 row, int column)
-{
-	bool  null;
-	Datum value = field(row, column, &null);
-
-	return null ? 0 : DatumGetInt32(value);
-}
-
-static int64
-field_bigint(uint64 row, int column)
-{
-	bool  null;
-	Datum value = field(row, column, &null);
-
-	return null ? 0 : DatumGetInt64(value);
-}
-
-static bool
-field_bool(uint64 row, int column)
-{
-	bool  null;
-	Datum value = field(row, column, &null);
-
-	return !null && DatumGetBool(value);
-}
-
-static TimestampTz
-field_time(uint64 row, int column)
-{
-	bool  null;
-	Datum value = field(row, column, &null);
-
-	return null ? OPL_NEVER : DatumGetTimestampTz(value);
-}
-
-/* A varlena of any kind, detoasted; NULL when it is. */
-static void *
-field_varlena(uint64 row, int column)
-{
-	bool          null;
-	Datum         value = field(row, column, &null);
-	MemoryContext old;
-	void         *copy = NULL;
-
-	if (null)
-		return NULL;
-	old = MemoryContextSwitchTo(caller);
-	copy = PG_DETOAST_DATUM_COPY(value);
-	MemoryContextSwitchTo(old);
-	return copy;
-}
-
-static char **
-field_texts(uint64 row, int column, int *count)
-{
-	bool   null;
-	Datum  value = field(row, column, &null);
-	Datum *elements;
-	char **texts;
-
-	*count = 0;
-	if (null)
-		return NULL;
-	deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT,
-					  &elements, NULL, count);
-	texts = in_caller(sizeof(char *) * *count);
-	for (int i = 0; i < *count; i++)
-		texts[i] = text_in_caller(elements[i]);
-	return texts;
+	rows_end();
 }
 
 static OplState
@@ -277,7 +37,7 @@ field_state(uint64 row, int column)
 	char     name[NAMEDATALEN];
 	OplState state;
 
-	field_name(row, column, name, sizeof(name));
+	row_name(row, column, name, sizeof(name));
 	if (!opl_state_parse(name, &state))
 		elog(ERROR, "unknown state \"%s\"", name);
 	return state;
@@ -289,7 +49,7 @@ field_seal(uint64 row, int column)
 	char    name[NAMEDATALEN];
 	OplSeal seal;
 
-	field_name(row, column, name, sizeof(name));
+	row_name(row, column, name, sizeof(name));
 	opl_seal_parse(name, &seal);
 	return seal;
 }
@@ -303,7 +63,7 @@ field_step(uint64 row, int column)
 	char    name[NAMEDATALEN];
 	OplStep step;
 
-	field_name(row, column, name, sizeof(name));
+	row_name(row, column, name, sizeof(name));
 	if (strcmp(name, CLAIM_STEP) == 0)
 		return OPL_STEP_SEND;
 	opl_step_parse(name, &step);
@@ -317,29 +77,29 @@ read_operation(uint64 row, LedgerOperation *out)
 {
 	bool null;
 
-	out->op_id = field_text(row, 1);
-	out->action = field_text(row, 2);
-	out->provider = field_text(row, 3);
+	out->op_id = row_text(row, 1);
+	out->action = row_text(row, 2);
+	out->provider = row_text(row, 3);
 	out->op.state = field_state(row, 4);
-	out->op.tainted = field_bool(row, 5);
+	out->op.tainted = row_bool(row, 5);
 	out->op.sealed = field_seal(row, 6);
-	out->op.contradiction = field_bool(row, 7);
-	out->op.adopted = field_bool(row, 8);
-	out->op.generation = field_int(row, 9);
-	out->op.attempts = field_int(row, 10);
-	out->op.tries = field_int(row, 11);
-	out->op.trying_since = field_time(row, 12);
-	out->op.first_sent_at = field_time(row, 13);
-	out->op.last_sent_at = field_time(row, 14);
+	out->op.contradiction = row_bool(row, 7);
+	out->op.adopted = row_bool(row, 8);
+	out->op.generation = row_int(row, 9);
+	out->op.attempts = row_int(row, 10);
+	out->op.tries = row_int(row, 11);
+	out->op.trying_since = row_time(row, 12);
+	out->op.first_sent_at = row_time(row, 13);
+	out->op.last_sent_at = row_time(row, 14);
 	out->op.not_after = OPL_NEVER;
-	out->external_id = field_text(row, 15);
-	out->failed_ids = field_texts(row, 16, &out->nfailed);
-	out->reason = field_text(row, 17);
-	out->args_hash = field_varlena(row, 18);
-	out->created_at = field_time(row, 19);
-	out->xmin = DatumGetTransactionId(field(row, 20, &null));
-	out->row = *(ItemPointer) DatumGetPointer(field(row, 21, &null));
-	out->lease_until = field_time(row, 22);
+	out->external_id = row_text(row, 15);
+	out->failed_ids = row_texts(row, 16, &out->nfailed);
+	out->reason = row_text(row, 17);
+	out->args_hash = row_varlena(row, 18);
+	out->created_at = row_time(row, 19);
+	out->xmin = DatumGetTransactionId(row_datum(row, 20, &null));
+	out->row = *(ItemPointer) DatumGetPointer(row_datum(row, 21, &null));
+	out->lease_until = row_time(row, 22);
 }
 
 static void
@@ -347,49 +107,28 @@ read_request(uint64 row, LedgerRequest *out)
 {
 	bytea *body;
 
-	out->op_id = field_text(row, 1);
-	out->generation = field_int(row, 2);
-	out->args = field_varlena(row, 3);
-	out->method = field_text(row, 4);
-	out->url = field_text(row, 5);
-	out->headers = field_texts(row, 6, &out->nheaders);
-	body = field_varlena(row, 7);
+	out->op_id = row_text(row, 1);
+	out->generation = row_int(row, 2);
+	out->args = row_varlena(row, 3);
+	out->method = row_text(row, 4);
+	out->url = row_text(row, 5);
+	out->headers = row_texts(row, 6, &out->nheaders);
+	body = row_varlena(row, 7);
 	out->body = body ? VARDATA(body) : NULL;
 	out->body_len = body ? VARSIZE(body) - VARHDRSZ : 0;
-	out->not_after = field_time(row, 8);
+	out->not_after = row_time(row, 8);
 }
 
 static LedgerOperation *
 read_operations(int *count)
 {
-	LedgerOperation *operations = in_caller(sizeof(LedgerOperation) * SPI_processed);
+	LedgerOperation *operations = rows_alloc(sizeof(LedgerOperation) * rows_count());
 
-	*count = (int) SPI_processed;
+	*count = rows_count();
 	for (int i = 0; i < *count; i++)
 		read_operation(i, &operations[i]);
-	done();
+	rows_done();
 	return operations;
-}
-
-static char **
-read_texts(int *count)
-{
-	char **texts = in_caller(sizeof(char *) * SPI_processed);
-
-	*count = (int) SPI_processed;
-	for (int i = 0; i < *count; i++)
-		texts[i] = field_text(i, 1);
-	done();
-	return texts;
-}
-
-static TimestampTz
-read_time(uint64 rows)
-{
-	TimestampTz at = rows > 0 ? field_time(0, 1) : OPL_NEVER;
-
-	done();
-	return at;
 }
 
 /* ----------------------------------------------------------- configuration */
@@ -400,7 +139,7 @@ profile_version(const char *profile)
 {
 	ProbeColumn version = {"version"};
 
-	return probe_row(plans_schema, "op_profile", profile, &version, 1)
+	return probe_row(rows_schema(), "op_profile", profile, &version, 1)
 			   ? DatumGetInt64(version.value)
 			   : 0;
 }
@@ -411,10 +150,10 @@ probe_action(const char *action, char **provider, int64 *version, bool *paused)
 	ProbeColumn a[] = {{"provider"}, {"version"}};
 	ProbeColumn p[] = {{"profile"}, {"version"}, {"paused"}};
 
-	if (!probe_row(plans_schema, "op_action", action, a, lengthof(a)))
+	if (!probe_row(rows_schema(), "op_action", action, a, lengthof(a)))
 		return false;
 	*provider = TextDatumGetCString(a[0].value);
-	if (!probe_row(plans_schema, "op_provider", *provider, p, lengthof(p)))
+	if (!probe_row(rows_schema(), "op_provider", *provider, p, lengthof(p)))
 		return false;
 	*version = DatumGetInt64(a[1].value) ^ DatumGetInt64(p[1].value) ^
 			   profile_version(TextDatumGetCString(p[0].value));
@@ -425,7 +164,7 @@ probe_action(const char *action, char **provider, int64 *version, bool *paused)
 bool
 ledger_action(const char *action, char **provider, int64 *version, bool *paused)
 {
-	MemoryContext old = MemoryContextSwitchTo(caller);
+	MemoryContext old = MemoryContextSwitchTo(rows_context());
 	bool          found;
 
 	probe_begin();
@@ -441,17 +180,17 @@ ledger_spec(const char *action)
 	Datum  values[] = {CStringGetTextDatum(action)};
 	Jsonb *spec = NULL;
 
-	if (run(STMT_SPEC, values, NULL) > 0)
-		spec = field_varlena(0, 1);
-	done();
+	if (rows_run(STMT_SPEC, values, NULL) > 0)
+		spec = row_varlena(0, 1);
+	rows_done();
 	return spec;
 }
 
 char **
 ledger_actions(int *count)
 {
-	run(STMT_ACTIONS, NULL, NULL);
-	return read_texts(count);
+	rows_run(STMT_ACTIONS, NULL, NULL);
+	return rows_texts(count);
 }
 
 char **
@@ -459,8 +198,8 @@ ledger_actions_of(const char *provider, int *count)
 {
 	Datum values[] = {CStringGetTextDatum(provider)};
 
-	run(STMT_ACTIONS_OF, values, NULL);
-	return read_texts(count);
+	rows_run(STMT_ACTIONS_OF, values, NULL);
+	return rows_texts(count);
 }
 
 char **
@@ -468,8 +207,8 @@ ledger_with_object(const char *external_id, int *count)
 {
 	Datum values[] = {CStringGetTextDatum(external_id)};
 
-	run(STMT_WITH_OBJECT, values, NULL);
-	return read_texts(count);
+	rows_run(STMT_WITH_OBJECT, values, NULL);
+	return rows_texts(count);
 }
 
 bool
@@ -478,10 +217,10 @@ ledger_has_event(const char *op_id, const char *event_id, int *n)
 	Datum values[] = {CStringGetTextDatum(op_id), CStringGetTextDatum(event_id)};
 	bool  known;
 
-	run(STMT_EVENTS, values, NULL);
-	*n = field_int(0, 1);
-	known = field_bool(0, 2);
-	done();
+	rows_run(STMT_EVENTS, values, NULL);
+	*n = row_int(0, 1);
+	known = row_bool(0, 2);
+	rows_done();
 	return known;
 }
 
@@ -490,15 +229,15 @@ ledger_providers(int *count)
 {
 	LedgerProvider *providers;
 
-	*count = (int) run(STMT_PROVIDERS, NULL, NULL);
-	providers = in_caller(sizeof(LedgerProvider) * *count);
+	*count = (int) rows_run(STMT_PROVIDERS, NULL, NULL);
+	providers = rows_alloc(sizeof(LedgerProvider) * *count);
 	for (int i = 0; i < *count; i++)
 	{
-		providers[i].name = field_text(i, 1);
-		providers[i].paused = field_bool(i, 2);
-		providers[i].concurrency = field_int(i, 3);
+		providers[i].name = row_text(i, 1);
+		providers[i].paused = row_bool(i, 2);
+		providers[i].concurrency = row_int(i, 3);
 	}
-	done();
+	rows_done();
 	return providers;
 }
 
@@ -508,18 +247,18 @@ read_homes(int *count)
 	HomeRow *homes;
 	bool     null;
 
-	*count = (int) run(STMT_HOMES, NULL, NULL);
-	homes = in_caller(sizeof(HomeRow) * *count);
+	*count = (int) rows_run(STMT_HOMES, NULL, NULL);
+	homes = rows_alloc(sizeof(HomeRow) * *count);
 	for (int i = 0; i < *count; i++)
 	{
-		homes[i].system_identifier = (uint64) field_bigint(i, 1);
-		homes[i].database = DatumGetObjectId(field(i, 2, &null));
-		homes[i].extension = DatumGetObjectId(field(i, 3, &null));
-		homes[i].timeline = (uint32) field_int(i, 4);
-		homes[i].control_inode = field_bigint(i, 5);
-		homes[i].retired = field_bool(i, 6);
+		homes[i].system_identifier = (uint64) row_bigint(i, 1);
+		homes[i].database = DatumGetObjectId(row_datum(i, 2, &null));
+		homes[i].extension = DatumGetObjectId(row_datum(i, 3, &null));
+		homes[i].timeline = (uint32) row_int(i, 4);
+		homes[i].control_inode = row_bigint(i, 5);
+		homes[i].retired = row_bool(i, 6);
 	}
-	done();
+	rows_done();
 	return homes;
 }
 
@@ -541,7 +280,7 @@ ledger_has(const char *op_id)
 	bool has;
 
 	probe_begin();
-	has = probe_row(plans_schema, "op_operation", op_id, NULL, 0);
+	has = probe_row(rows_schema(), "op_operation", op_id, NULL, 0);
 	probe_end();
 	return has;
 }
@@ -586,7 +325,7 @@ ledger_insert(const LedgerBirth *b)
 	nulls[21] = b->no_cost ? 'n' : ' ';
 	values[23] = TimestampTzGetDatum(b->born.due_at);
 	nulls[23] = step ? ' ' : 'n';
-	return run(STMT_BIRTH, values, nulls) > 0;
+	return rows_run(STMT_BIRTH, values, nulls) > 0;
 }
 
 static LedgerOperation *
@@ -596,7 +335,7 @@ read_one(StatementId id, const char *op_id, bool snapshot_of_caller)
 	LedgerOperation *operation;
 	int              count;
 
-	run_as(id, values, NULL, snapshot_of_caller);
+	rows_run_as(id, values, NULL, snapshot_of_caller);
 	operation = read_operations(&count);
 	return count > 0 ? operation : NULL;
 }
@@ -618,7 +357,7 @@ ledger_due_at(const char *op_id, bool snapshot_of_caller)
 {
 	Datum values[] = {CStringGetTextDatum(op_id)};
 
-	return read_time(run_as(STMT_DUE_AT, values, NULL, snapshot_of_caller));
+	return rows_time(rows_run_as(STMT_DUE_AT, values, NULL, snapshot_of_caller));
 }
 
 void
@@ -627,7 +366,7 @@ ledger_nudge(const char *op_id)
 	Datum values[] = {CStringGetTextDatum(op_id),
 					  TimestampTzGetDatum(GetCurrentTimestamp())};
 
-	run(STMT_NUDGE, values, NULL);
+	rows_run(STMT_NUDGE, values, NULL);
 }
 
 void
@@ -636,7 +375,7 @@ ledger_off_agenda(const char *op_id)
 	char *ids[] = {(char *) op_id};
 	Datum values[] = {text_array(ids, 1)};
 
-	run(STMT_OFF_AGENDA, values, NULL);
+	rows_run(STMT_OFF_AGENDA, values, NULL);
 }
 
 void
@@ -647,7 +386,7 @@ ledger_event(const char *op_id, const char *actor, const char *event, const char
 					  note ? CStringGetTextDatum(note) : (Datum) 0};
 	char nulls[] = {op_id ? ' ' : 'n', ' ', ' ', note ? ' ' : 'n'};
 
-	run(STMT_EVENT, values, nulls);
+	rows_run(STMT_EVENT, values, nulls);
 }
 
 LedgerRequest *
@@ -656,15 +395,15 @@ ledger_request(const char *op_id, int generation)
 	Datum          values[] = {CStringGetTextDatum(op_id), Int32GetDatum(generation)};
 	LedgerRequest *request = NULL;
 
-	if (run(STMT_REQUEST, values, NULL) > 0)
+	if (rows_run(STMT_REQUEST, values, NULL) > 0)
 	{
-		request = in_caller(sizeof(LedgerRequest));
+		request = rows_alloc(sizeof(LedgerRequest));
 		read_request(0, request);
-		request->key = field_text(0, 9);
-		request->not_before = field_time(0, 10);
-		request->traceparent = field_text(0, 11);
+		request->key = row_text(0, 9);
+		request->not_before = row_time(0, 10);
+		request->traceparent = row_text(0, 11);
 	}
-	done();
+	rows_done();
 	return request;
 }
 
@@ -688,7 +427,7 @@ insert_generation(const LedgerOperation *before, int generation, const LedgerReq
 		values[7] = bytes_datum(r->body, r->body_len);
 		nulls[7] = ' ';
 	}
-	if (run(STMT_NEXT_REQUEST, values, nulls) != 1)
+	if (rows_run(STMT_NEXT_REQUEST, values, nulls) != 1)
 		elog(ERROR, "operation \"%s\" has no request to follow", before->op_id);
 }
 
@@ -701,7 +440,7 @@ ledger_next_generation(const LedgerOperation *before, const OplDecision *decisio
 	Datum values[] = {CStringGetTextDatum(before->op_id), Int32GetDatum(generation),
 					  BoolGetDatum(decision->after.adopted)};
 
-	run(STMT_NEXT_GENERATION, values, NULL);
+	rows_run(STMT_NEXT_GENERATION, values, NULL);
 	insert_generation(before, generation, request);
 }
 
@@ -712,12 +451,12 @@ ledger_agenda(const char *op_id, TimestampTz *due_at)
 	OplStep step = OPL_STEP_NONE;
 
 	*due_at = OPL_NEVER;
-	if (run(STMT_AGENDA, values, NULL) > 0)
+	if (rows_run(STMT_AGENDA, values, NULL) > 0)
 	{
 		step = field_step(0, 1);
-		*due_at = field_time(0, 2);
+		*due_at = row_time(0, 2);
 	}
-	done();
+	rows_done();
 	return step;
 }
 
@@ -727,9 +466,9 @@ ledger_held_digest(const char *op_id)
 	Datum values[] = {CStringGetTextDatum(op_id)};
 	char *digest = NULL;
 
-	if (run(STMT_HELD_DIGEST, values, NULL) > 0)
-		digest = field_text(0, 1);
-	done();
+	if (rows_run(STMT_HELD_DIGEST, values, NULL) > 0)
+		digest = row_text(0, 1);
+	rows_done();
 	return digest;
 }
 
@@ -740,9 +479,9 @@ ledger_new_epoch(void)
 {
 	int64 epoch;
 
-	run(STMT_EPOCH, NULL, NULL);
-	epoch = field_bigint(0, 1);
-	done();
+	rows_run(STMT_EPOCH, NULL, NULL);
+	epoch = row_bigint(0, 1);
+	rows_done();
 	return epoch;
 }
 
@@ -758,7 +497,7 @@ ledger_recover(int64 mine, const int64 *living, int n, TimestampTz now)
 	values[0] = column_array(&epochs);
 	values[1] = TimestampTzGetDatum(now);
 	values[2] = Int64GetDatum(mine);
-	run(STMT_RECOVER, values, NULL);
+	rows_run(STMT_RECOVER, values, NULL);
 }
 
 LedgerDue *
@@ -783,17 +522,17 @@ ledger_take_due(const LedgerPlaces *places, int nplaces, int limit, char **avoid
 	values[4] = TimestampTzGetDatum(now);
 	values[5] = text_array(avoided, navoided);
 	values[6] = Int64GetDatum(limit);
-	*count = (int) run(STMT_TAKE_DUE, values, NULL);
-	due = in_caller(sizeof(LedgerDue) * *count);
+	*count = (int) rows_run(STMT_TAKE_DUE, values, NULL);
+	due = rows_alloc(sizeof(LedgerDue) * *count);
 	for (int i = 0; i < *count; i++)
 	{
-		due[i].op_id = field_text(i, 1);
-		due[i].provider = field_text(i, 2);
+		due[i].op_id = row_text(i, 1);
+		due[i].provider = row_text(i, 2);
 		due[i].step = field_step(i, 3);
-		due[i].row = *(ItemPointer) DatumGetPointer(field(i, 4, &null));
-		due[i].due_at = field_time(i, 5);
+		due[i].row = *(ItemPointer) DatumGetPointer(row_datum(i, 4, &null));
+		due[i].due_at = row_time(i, 5);
 	}
-	done();
+	rows_done();
 	return due;
 }
 
@@ -808,7 +547,8 @@ ledger_next_due(const LedgerPlaces *places, int nplaces, TimestampTz now)
 		put_text(&columns[0], places[i].provider);
 		put_text(&columns[1], opl_step_name(places[i].step));
 	}
-	return read_time(run_columns(STMT_NEXT_DUE, columns, 2, TimestampTzGetDatum(now)));
+	return rows_time(
+		rows_run_columns(STMT_NEXT_DUE, columns, 2, TimestampTzGetDatum(now)));
 }
 
 LedgerOperation *
@@ -816,7 +556,7 @@ ledger_lock_operations(char **op_ids, int n, int *count)
 {
 	Datum values[] = {text_array(op_ids, n)};
 
-	run(STMT_LOCK_OPERATIONS, values, NULL);
+	rows_run(STMT_LOCK_OPERATIONS, values, NULL);
 	return read_operations(count);
 }
 
@@ -827,14 +567,14 @@ ledger_lock_due(char **op_ids, int n, int *count)
 	LedgerDue *due;
 	bool       null;
 
-	*count = (int) run(STMT_LOCK_DUE, values, NULL);
-	due = in_caller(sizeof(LedgerDue) * *count);
+	*count = (int) rows_run(STMT_LOCK_DUE, values, NULL);
+	due = rows_alloc(sizeof(LedgerDue) * *count);
 	for (int i = 0; i < *count; i++)
 	{
-		due[i].op_id = field_text(i, 1);
-		due[i].row = *(ItemPointer) DatumGetPointer(field(i, 2, &null));
+		due[i].op_id = row_text(i, 1);
+		due[i].row = *(ItemPointer) DatumGetPointer(row_datum(i, 2, &null));
 	}
-	done();
+	rows_done();
 	return due;
 }
 
@@ -843,8 +583,8 @@ ledger_have_due(char **op_ids, int n, int *count)
 {
 	Datum values[] = {text_array(op_ids, n)};
 
-	run(STMT_HAVE_DUE, values, NULL);
-	return read_texts(count);
+	rows_run(STMT_HAVE_DUE, values, NULL);
+	return rows_texts(count);
 }
 
 LedgerRequest *
@@ -859,11 +599,11 @@ ledger_requests(char **op_ids, const int *generations, int n, int *count)
 		put_text(&columns[0], op_ids[i]);
 		put_int(&columns[1], generations[i]);
 	}
-	*count = (int) run_columns(STMT_REQUESTS, columns, 2, (Datum) 0);
-	requests = in_caller(sizeof(LedgerRequest) * *count);
+	*count = (int) rows_run_columns(STMT_REQUESTS, columns, 2, (Datum) 0);
+	requests = rows_alloc(sizeof(LedgerRequest) * *count);
 	for (int i = 0; i < *count; i++)
 		read_request(i, &requests[i]);
-	done();
+	rows_done();
 	return requests;
 }
 
@@ -899,7 +639,7 @@ save(StatementId id, const LedgerChange *changes, int n, TimestampTz now)
 	columns_init(columns, statements[id].args, 15, n);
 	for (int i = 0; i < n; i++)
 		put_change(columns, &changes[i], now);
-	saved = run_columns(id, columns, 15, (Datum) 0);
+	saved = rows_run_columns(id, columns, 15, (Datum) 0);
 	if (saved != n)
 		elog(ERROR, "saved " UINT64_FORMAT " operations instead of %d", saved, n);
 }
@@ -936,7 +676,7 @@ plan_nothing(const LedgerChange *changes, int n)
 			put_tid(&c[0], &changes[i].due);
 	}
 	if (c[0].n > 0)
-		run_columns(STMT_PLAN_NOTHING, c, 1, (Datum) 0);
+		rows_run_columns(STMT_PLAN_NOTHING, c, 1, (Datum) 0);
 }
 
 static const char *
@@ -962,7 +702,7 @@ plan_update(const LedgerChange *changes, int n, int64 epoch)
 		put_bigint(&c[3], epoch, !changes[i].claimed);
 	}
 	if (c[0].n > 0)
-		run_columns(STMT_PLAN_UPDATE, c, 4, (Datum) 0);
+		rows_run_columns(STMT_PLAN_UPDATE, c, 4, (Datum) 0);
 }
 
 static void
@@ -983,7 +723,7 @@ plan_insert(const LedgerChange *changes, int n, int64 epoch)
 		put_bigint(&c[4], epoch, !changes[i].claimed);
 	}
 	if (c[0].n > 0)
-		run_columns(STMT_PLAN_INSERT, c, 5, (Datum) 0);
+		rows_run_columns(STMT_PLAN_INSERT, c, 5, (Datum) 0);
 }
 
 void
@@ -1002,7 +742,7 @@ ledger_defer(const LedgerDue *due, int n, TimestampTz due_at)
 	columns_init(c, statements[STMT_DEFER].args, 1, n);
 	for (int i = 0; i < n; i++)
 		put_tid(&c[0], &due[i].row);
-	run_columns(STMT_DEFER, c, 1, TimestampTzGetDatum(due_at));
+	rows_run_columns(STMT_DEFER, c, 1, TimestampTzGetDatum(due_at));
 }
 
 /* What was seen of the exchange; NULLs when its end was not seen. */
@@ -1071,7 +811,7 @@ ledger_record(const LedgerAttempt *attempts, int n)
 	columns_init(columns, statements[STMT_RECORD].args, 22, n);
 	for (int i = 0; i < n; i++)
 		put_attempt(columns, &attempts[i]);
-	run_columns(STMT_RECORD, columns, 22, (Datum) 0);
+	rows_run_columns(STMT_RECORD, columns, 22, (Datum) 0);
 }
 
 bool
@@ -1081,14 +821,14 @@ ledger_pause(const char *provider, const char *note)
 					  TimestampTzGetDatum(GetCurrentTimestamp()),
 					  CStringGetTextDatum(note)};
 
-	return run(STMT_PAUSE, values, NULL) > 0;
+	return rows_run(STMT_PAUSE, values, NULL) > 0;
 }
 
 char **
 ledger_take_nudges(int *count)
 {
-	run(STMT_TAKE_NUDGES, NULL, NULL);
-	return read_texts(count);
+	rows_run(STMT_TAKE_NUDGES, NULL, NULL);
+	return rows_texts(count);
 }
 
 TimestampTz
@@ -1096,7 +836,7 @@ ledger_last_lookup(const char *op_id)
 {
 	Datum values[] = {CStringGetTextDatum(op_id)};
 
-	return read_time(run(STMT_LAST_LOOKUP, values, NULL));
+	return rows_time(rows_run(STMT_LAST_LOOKUP, values, NULL));
 }
 
 /* -------------------------------------------------------- client executors */
@@ -1106,7 +846,7 @@ ledger_lease(const char *op_id, TimestampTz until)
 {
 	Datum values[] = {CStringGetTextDatum(op_id), TimestampTzGetDatum(until)};
 
-	run(STMT_LEASE, values, NULL);
+	rows_run(STMT_LEASE, values, NULL);
 }
 
 bool
@@ -1114,15 +854,15 @@ ledger_attempt(const char *op_id, int n, char **kind, int *generation,
 			   TimestampTz *started_at)
 {
 	Datum values[] = {CStringGetTextDatum(op_id), Int32GetDatum(n)};
-	bool  found = run(STMT_ATTEMPT, values, NULL) > 0;
+	bool  found = rows_run(STMT_ATTEMPT, values, NULL) > 0;
 
 	if (found)
 	{
-		*kind = field_text(0, 1);
-		*generation = field_int(0, 2);
-		*started_at = field_time(0, 3);
+		*kind = row_text(0, 1);
+		*generation = row_int(0, 2);
+		*started_at = row_time(0, 3);
 	}
-	done();
+	rows_done();
 	return found;
 }
 
@@ -1132,9 +872,9 @@ ledger_next_late(const char *op_id)
 	Datum values[] = {CStringGetTextDatum(op_id)};
 	int   n;
 
-	run(STMT_NEXT_LATE, values, NULL);
-	n = field_int(0, 1);
-	done();
+	rows_run(STMT_NEXT_LATE, values, NULL);
+	n = row_int(0, 1);
+	rows_done();
 	return n;
 }
 
@@ -1143,7 +883,7 @@ ledger_next_late(const char *op_id)
 void
 ledger_lock_homes(void)
 {
-	run(STMT_LOCK_HOMES, NULL, NULL);
+	rows_run(STMT_LOCK_HOMES, NULL, NULL);
 }
 
 void
@@ -1157,37 +897,28 @@ ledger_settle_home(const HomeRow *here, const char *actor, TimestampTz now)
 					  TimestampTzGetDatum(now),
 					  CStringGetTextDatum(actor)};
 
-	run(STMT_RETIRE_HOMES, values, NULL);
-	run(STMT_SETTLE_HOME, values, NULL);
-	run(STMT_EVENT_ID, NULL, NULL);
-	done();
+	rows_run(STMT_RETIRE_HOMES, values, NULL);
+	rows_run(STMT_SETTLE_HOME, values, NULL);
+	rows_run(STMT_EVENT_ID, NULL, NULL);
+	rows_done();
 }
 
 /* The cursor's snapshot is older than what we write, so no row is met twice. */
 LedgerOperation *
 ledger_adopt_next(int max, MemoryContext context, int *count)
 {
-	static const char name[] = "op_ledger adoption";
-	Portal            cursor = SPI_cursor_find(name);
-	LedgerOperation  *operations;
+	LedgerOperation *operations;
 
-	caller = context;
-	if (!cursor)
-		cursor = SPI_cursor_open(name, plan_of(STMT_ADOPT_SCAN), NULL, NULL, false);
-	SPI_cursor_fetch(cursor, true, max);
-	*count = (int) SPI_processed;
+	*count = rows_fetch(STMT_ADOPT_SCAN, "op_ledger adoption", max, context);
 	if (*count == 0)
-	{
-		SPI_cursor_close(cursor);
 		return NULL;
-	}
-	operations = in_caller(sizeof(LedgerOperation) * *count);
+	operations = rows_alloc(sizeof(LedgerOperation) * *count);
 	for (int i = 0; i < *count; i++)
 	{
 		read_operation(i, &operations[i]);
-		operations[i].op.not_after = field_time(i, OPERATION_NCOLUMNS + 1);
+		operations[i].op.not_after = row_time(i, OPERATION_NCOLUMNS + 1);
 	}
-	done();
+	rows_done();
 	return operations;
 }
 
@@ -1211,7 +942,7 @@ adopt_operations(const LedgerChange *changes, int n)
 		put_text(&c[6], changes[i].reason);
 		put_time(&c[7], changes[i].lease_until ? changes[i].lease_until : OPL_NEVER);
 	}
-	saved = run_columns(STMT_ADOPT_SAVE, c, 8, (Datum) 0);
+	saved = rows_run_columns(STMT_ADOPT_SAVE, c, 8, (Datum) 0);
 	if (saved != n)
 		elog(ERROR, "saved " UINT64_FORMAT " operations instead of %d", saved, n);
 }
@@ -1235,44 +966,25 @@ ledger_adopt_save(const LedgerChange *changes, int n, const char *actor, const c
 	values[1] = CStringGetTextDatum(actor);
 	values[2] = note ? CStringGetTextDatum(note) : (Datum) 0;
 	adopt_operations(changes, n);
-	run(STMT_OFF_AGENDA, values, NULL);
+	rows_run(STMT_OFF_AGENDA, values, NULL);
 	ledger_plan(changes, n, 0);
-	run(STMT_ADOPT_EVENTS, values, nulls);
+	rows_run(STMT_ADOPT_EVENTS, values, nulls);
 }
 
 /* --------------------------------------------------------------- op_execute */
 
 /* Whoever calls the procedure needs no more rights than for op_submit() and
- * op_status(); names are qualified, since no search_path is pinned here. */
-static Oid execute_schema = InvalidOid;
-
+ * op_status(). */
 void
 ledger_begin_nonatomic(Oid schema)
 {
-	caller = CurrentMemoryContext;
-	execute_schema = schema;
-	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	rows_begin_nonatomic(schema);
 }
 
 void
 ledger_commit(void)
 {
-	SPI_commit();
-}
-
-static Datum
-call(const char *format, int nargs, Oid *types, Datum *values, const char *nulls)
-{
-	MemoryContext mine = caller; /* what is called comes back here */
-	const char   *schema = quote_identifier(get_namespace_name(execute_schema));
-	int result = SPI_execute_with_args(psprintf(format, schema), nargs, types, values,
-									   nulls, false, 0);
-
-	caller = mine;
-	if (result < 0 || SPI_processed != 1)
-		elog(ERROR, "could not call: %s", SPI_result_code_string(result));
-	return PointerGetDatum(field_varlena(0, 1));
+	rows_commit();
 }
 
 Datum
@@ -1283,7 +995,7 @@ ledger_call_submit(text *op_id, text *action, Jsonb *args)
 					  PointerGetDatum(args)};
 	char  nulls[] = {op_id ? ' ' : 'n', action ? ' ' : 'n', args ? ' ' : 'n'};
 
-	return call("SELECT %s.op_submit($1, $2, $3)", 3, types, values, nulls);
+	return rows_call("SELECT %s.op_submit($1, $2, $3)", 3, types, values, nulls);
 }
 
 Datum
@@ -1292,5 +1004,5 @@ ledger_call_status(text *op_id)
 	Oid   types[] = {TEXTOID};
 	Datum values[] = {PointerGetDatum(op_id)};
 
-	return call("SELECT %s.op_status($1)", 1, types, values, NULL);
+	return rows_call("SELECT %s.op_status($1)", 1, types, values, NULL);
 }

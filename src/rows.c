@@ -1,0 +1,352 @@
+/*
+ * rows.c - statements run, and their rows read; the only file with SPI.
+ *
+ * Statements are prepared once per process. A result can be read until the next
+ * statement; what is read is in the memory context of rows_begin().
+ */
+#include "postgres.h"
+
+#include "rows.h"
+
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "lib/stringinfo.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+static SPIPlanPtr    plans[STMT_COUNT];
+static Oid           plans_schema = InvalidOid;
+static bool          plans_stale = true;
+static MemoryContext caller; /* where results go */
+
+/* ------------------------------------------------------------------- plans */
+
+/* A schema was renamed, or the extension moved: names in the plans are old. */
+static void
+schema_changed(Datum arg, int cacheid, uint32 hashvalue)
+{
+	plans_stale = true;
+}
+
+static void
+forget_plans(void)
+{
+	for (int i = 0; i < STMT_COUNT; i++)
+	{
+		if (plans[i])
+			SPI_freeplan(plans[i]);
+		plans[i] = NULL;
+	}
+}
+
+void
+rows_begin(Oid schema)
+{
+	static bool watching = false;
+
+	if (!watching)
+	{
+		CacheRegisterSyscacheCallback(NAMESPACEOID, schema_changed, (Datum) 0);
+		watching = true;
+	}
+	caller = CurrentMemoryContext;
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (plans_stale || plans_schema != schema)
+	{
+		forget_plans();
+		plans_schema = schema;
+		plans_stale = false;
+	}
+}
+
+void
+rows_end(void)
+{
+	SPI_finish();
+}
+
+static SPIPlanPtr
+plan_of(StatementId id)
+{
+	const Statement *s = &statements[id];
+	Oid              rows_type = RECORDARRAYOID;
+	const char      *schema;
+	StringInfoData   text;
+	SPIPlanPtr       plan;
+
+	if (plans[id])
+		return plans[id];
+	schema = quote_identifier(get_namespace_name(plans_schema));
+	initStringInfo(&text);
+	for (const char *c = s->text; *c; c++)
+	{
+		if (c[0] == '@' && c[1] == '.')
+			appendStringInfoString(&text, schema);
+		else
+			appendStringInfoChar(&text, *c);
+	}
+	plan = s->rows ? SPI_prepare(text.data, 1, &rows_type)
+				   : SPI_prepare(text.data, s->nargs, (Oid *) s->args);
+	if (!plan || SPI_keepplan(plan) != 0)
+		elog(ERROR, "could not prepare \"%s\": %s", text.data,
+			 SPI_result_code_string(SPI_result));
+	plans[id] = plan;
+	return plan;
+}
+
+/* The result is in SPI_tuptable until the next one. */
+uint64
+rows_run_as(StatementId id, Datum *values, const char *nulls, bool read_only)
+{
+	/* A trigger of the user's may come back here, even by an error that it catches. */
+	MemoryContext mine = caller;
+	int           result = SPI_execute_plan(plan_of(id), values, nulls, read_only, 0);
+
+	caller = mine;
+	if (result < 0)
+		elog(ERROR, "statement %d failed: %s", id, SPI_result_code_string(result));
+	return SPI_processed;
+}
+
+uint64
+rows_run(StatementId id, Datum *values, const char *nulls)
+{
+	return rows_run_as(id, values, nulls, false);
+}
+
+void
+rows_done(void)
+{
+	SPI_freetuptable(SPI_tuptable);
+}
+
+/* ----------------------------------------------------------------- arrays */
+
+/* Runs a statement whose parameters are all arrays but `extra`, appended; or one
+ * array of rows. */
+uint64
+rows_run_columns(StatementId id, const Column *columns, int ncolumns, Datum extra)
+{
+	Datum values[MAX_ARGS];
+
+	if (statements[id].rows)
+		values[0] = columns_rows(columns, ncolumns);
+	for (int i = 0; i < ncolumns && !statements[id].rows; i++)
+		values[i] = column_array(&columns[i]);
+	if (statements[id].nargs > ncolumns)
+		values[ncolumns] = extra;
+	return rows_run(id, values, NULL);
+}
+
+/* ----------------------------------------------------------------- results */
+
+void *
+rows_alloc(size_t size)
+{
+	return MemoryContextAllocZero(caller, Max(size, 1));
+}
+
+Datum
+row_datum(uint64 row, int column, bool *null)
+{
+	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, null);
+}
+
+static char *
+text_of(Datum datum)
+{
+	text *packed = DatumGetTextPP(datum);
+	int   len = VARSIZE_ANY_EXHDR(packed);
+	char *copy = MemoryContextAlloc(caller, len + 1);
+
+	memcpy(copy, VARDATA_ANY(packed), len);
+	copy[len] = '\0';
+	return copy;
+}
+
+char *
+row_text(uint64 row, int column)
+{
+	bool  null;
+	Datum value = row_datum(row, column, &null);
+
+	return null ? NULL : text_of(value);
+}
+
+/* For a moment: points into the SPI result. */
+void
+row_name(uint64 row, int column, char *buffer, size_t size)
+{
+	bool  null;
+	Datum value = row_datum(row, column, &null);
+
+	buffer[0] = '\0';
+	if (!null)
+		text_to_cstring_buffer(DatumGetTextPP(value), buffer, size);
+}
+
+int
+row_int(uint64 row, int column)
+{
+	bool  null;
+	Datum value = row_datum(row, column, &null);
+
+	return null ? 0 : DatumGetInt32(value);
+}
+
+int64
+row_bigint(uint64 row, int column)
+{
+	bool  null;
+	Datum value = row_datum(row, column, &null);
+
+	return null ? 0 : DatumGetInt64(value);
+}
+
+bool
+row_bool(uint64 row, int column)
+{
+	bool  null;
+	Datum value = row_datum(row, column, &null);
+
+	return !null && DatumGetBool(value);
+}
+
+TimestampTz
+row_time(uint64 row, int column)
+{
+	bool  null;
+	Datum value = row_datum(row, column, &null);
+
+	return null ? DT_NOBEGIN : DatumGetTimestampTz(value);
+}
+
+/* A varlena of any kind, detoasted; NULL when it is. */
+void *
+row_varlena(uint64 row, int column)
+{
+	bool          null;
+	Datum         value = row_datum(row, column, &null);
+	MemoryContext old;
+	void         *copy = NULL;
+
+	if (null)
+		return NULL;
+	old = MemoryContextSwitchTo(caller);
+	copy = PG_DETOAST_DATUM_COPY(value);
+	MemoryContextSwitchTo(old);
+	return copy;
+}
+
+char **
+row_texts(uint64 row, int column, int *count)
+{
+	bool   null;
+	Datum  value = row_datum(row, column, &null);
+	Datum *elements;
+	char **texts;
+
+	*count = 0;
+	if (null)
+		return NULL;
+	deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT,
+					  &elements, NULL, count);
+	texts = rows_alloc(sizeof(char *) * *count);
+	for (int i = 0; i < *count; i++)
+		texts[i] = text_of(elements[i]);
+	return texts;
+}
+
+char **
+rows_texts(int *count)
+{
+	char **texts = rows_alloc(sizeof(char *) * SPI_processed);
+
+	*count = (int) SPI_processed;
+	for (int i = 0; i < *count; i++)
+		texts[i] = row_text(i, 1);
+	rows_done();
+	return texts;
+}
+
+TimestampTz
+rows_time(uint64 rows)
+{
+	TimestampTz at = rows > 0 ? row_time(0, 1) : DT_NOBEGIN;
+
+	rows_done();
+	return at;
+}
+
+int
+rows_count(void)
+{
+	return (int) SPI_processed;
+}
+
+MemoryContext
+rows_context(void)
+{
+	return caller;
+}
+
+Oid
+rows_schema(void)
+{
+	return plans_schema;
+}
+
+/* ------------------------------------------------------------------- cursors */
+
+int
+rows_fetch(StatementId id, const char *name, int max, MemoryContext context)
+{
+	Portal cursor = SPI_cursor_find(name);
+
+	caller = context;
+	if (!cursor)
+		cursor = SPI_cursor_open(name, plan_of(id), NULL, NULL, false);
+	SPI_cursor_fetch(cursor, true, max);
+	if (SPI_processed == 0)
+		SPI_cursor_close(cursor);
+	return (int) SPI_processed;
+}
+
+/* ----------------------------------------- as the caller, transaction by transaction */
+
+/* Names are qualified, since no search_path is pinned here. */
+static Oid execute_schema = InvalidOid;
+
+void
+rows_begin_nonatomic(Oid schema)
+{
+	caller = CurrentMemoryContext;
+	execute_schema = schema;
+	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+}
+
+void
+rows_commit(void)
+{
+	SPI_commit();
+}
+
+Datum
+rows_call(const char *format, int nargs, Oid *types, Datum *values, const char *nulls)
+{
+	MemoryContext mine = caller; /* what is called comes back here */
+	const char   *schema = quote_identifier(get_namespace_name(execute_schema));
+	int result = SPI_execute_with_args(psprintf(format, schema), nargs, types, values,
+									   nulls, false, 0);
+
+	caller = mine;
+	if (result < 0 || SPI_processed != 1)
+		elog(ERROR, "could not call: %s", SPI_result_code_string(result));
+	return PointerGetDatum(row_varlena(0, 1));
+}
