@@ -5,6 +5,8 @@
 
 #include "finding.h"
 
+#include "wake.h"
+
 #include "common/pg_prng.h"
 
 OplPromises
@@ -100,4 +102,30 @@ finding_apply(LedgerChange *change, const Judgement *judgement)
 		change->reason = reason_of(judgement, decision, change->reason);
 	change->external_id = decision->take_object ? judgement->external_id : NULL;
 	change->failed_id = decision->note_failed ? judgement->external_id : NULL;
+}
+
+void
+finding_store(LedgerOperation *operation, const OplDecision *decision,
+			  const Judgement *judgement, bool for_client, TimestampTz now)
+{
+	LedgerChange change = {.op_id = operation->op_id,
+						   .row = operation->row,
+						   .provider = operation->provider,
+						   .decision = *decision,
+						   .reason = operation->reason,
+						   .for_client = for_client};
+
+	finding_apply(&change, judgement);
+	ledger_save_one(&change, now);
+	operation->op = decision->after;
+	operation->reason = (char *) change.reason;
+	if (change.external_id != NULL)
+		operation->external_id = (char *) change.external_id;
+	if (!decision->moved)
+		return;
+	ledger_off_agenda(operation->op_id);
+	if (decision->step != OPL_STEP_NONE)
+		ledger_plan(&change, 1, 0);
+	wake_worker_at_commit();
+	wake_waiters_at_commit();
 }

@@ -29,4 +29,10 @@ extern OplFinding finding_of(const LedgerOperation *operation, const Judgement *
 /* What is to be stored: its words, and whose object it is. */
 extern void finding_apply(LedgerChange *change, const Judgement *judgement);
 
+/* Store, in a session, what follows from evidence, and tell those who wait. The
+ * agenda is deleted from and inserted into, never updated. `operation` becomes what
+ * is stored; its row is locked. */
+extern void finding_store(LedgerOperation *operation, const OplDecision *decision,
+						  const Judgement *judgement, bool for_client, TimestampTz now);
+
 #endif

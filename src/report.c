@@ -269,33 +269,6 @@ pause_provider(const Report *r)
 						 r->operation->provider)));
 }
 
-/* Sessions delete and insert in the agenda, and never update it. */
-static void
-store(Report *r, const OplDecision *decision)
-{
-	LedgerOperation *operation = r->operation;
-	LedgerChange     change = {.op_id = operation->op_id,
-							   .row = operation->row,
-							   .provider = operation->provider,
-							   .decision = *decision,
-							   .reason = operation->reason,
-							   .for_client = decision->step == OPL_STEP_SEND};
-
-	finding_apply(&change, &r->judgement);
-	ledger_save_one(&change, r->now);
-	operation->op = decision->after;
-	operation->reason = (char *) change.reason;
-	if (change.external_id != NULL)
-		operation->external_id = (char *) change.external_id;
-	if (!decision->moved)
-		return;
-	ledger_off_agenda(operation->op_id);
-	if (decision->step != OPL_STEP_NONE)
-		ledger_plan(&change, 1, 0);
-	wake_worker_at_commit();
-	wake_waiters_at_commit();
-}
-
 static void
 settle(FunctionCallInfo fcinfo, Report *r)
 {
@@ -313,7 +286,8 @@ settle(FunctionCallInfo fcinfo, Report *r)
 	if (decision.pause)
 		pause_provider(r);
 	if (decision.moved || decision.note_failed)
-		store(r, &decision);
+		finding_store(r->operation, &decision, &r->judgement,
+					  decision.step == OPL_STEP_SEND, r->now);
 }
 
 static void

@@ -308,32 +308,6 @@ record(const Delivery *d, const LedgerOperation *operation, const Judgement *jud
 	ledger_record(&attempt, 1);
 }
 
-/* The next step is the only one: delete and insert. */
-static void
-store(LedgerOperation *operation, const OplDecision *decision, const Judgement *judgement,
-	  TimestampTz now)
-{
-	LedgerChange change = {.op_id = operation->op_id,
-						   .row = operation->row,
-						   .provider = operation->provider,
-						   .decision = *decision,
-						   .reason = operation->reason};
-
-	finding_apply(&change, judgement);
-	ledger_save_one(&change, now);
-	operation->op = decision->after;
-	operation->reason = (char *) change.reason;
-	if (change.external_id != NULL)
-		operation->external_id = (char *) change.external_id;
-	if (!decision->moved)
-		return;
-	ledger_off_agenda(operation->op_id);
-	if (decision->step != OPL_STEP_NONE)
-		ledger_plan(&change, 1, 0);
-	wake_worker_at_commit();
-	wake_waiters_at_commit();
-}
-
 static void
 take_in(const Delivery *d, LedgerOperation *operation, const Action *action)
 {
@@ -354,7 +328,7 @@ take_in(const Delivery *d, LedgerOperation *operation, const Action *action)
 	decision = opl_decide(&operation->op, &promises, &finding, d->now);
 	record(d, operation, &judgement, id, n);
 	if (decision.moved || decision.note_failed)
-		store(operation, &decision, &judgement, d->now);
+		finding_store(operation, &decision, &judgement, false, d->now);
 }
 
 Datum
