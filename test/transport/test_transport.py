@@ -365,6 +365,21 @@ class OneAnswerTls(OneAnswer):
         self.assertNotSent(e, "tls")
         self.assertEqual(len(s.requests), 1)
 
+    def test_http_2_is_never_offered(self):
+        # Case 11: HTTP/2 repeats refused streams by itself, so it is not spoken.
+        spoken = []
+
+        def handle(connection):
+            spoken.append(connection.wire.selected_alpn_protocol())
+            always(connection)
+
+        self.tls.set_alpn_protocols(["h2", "http/1.1"])
+        self.addCleanup(self.tls.set_alpn_protocols, ["http/1.1"])
+        s = self.server(handle)
+        self.assertEvidence(self.transport.one("POST", s.url, body="1", **self.options), phase="done")
+        self.assertEqual(len(spoken), 1)
+        self.assertIn(spoken[0], (None, "http/1.1"))
+
     def test_wrong_name(self):
         s = self.server(always)
         e = self.transport.one("POST", s.url.replace("127.0.0.1", "127.0.0.2"), body="1", **self.options)
