@@ -12,16 +12,17 @@ cd "$ROOT"
 say() { printf '\n== %s\n' "$*"; }
 die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
-# PostgreSQL refuses to run as root, so the work is done by an ordinary user.
+# PostgreSQL refuses to run as root, so the work is done by an ordinary user. The
+# program takes the place of setpriv: its process id is the one that we started.
+BECOME_WORKER=()
 if [ "$(id -u)" = 0 ]; then
     WORKER=${OP_LEDGER_USER:-postgres}
     as_root() { "$@"; }
-    as_worker() { runuser -u "$WORKER" -- env HOME="$WORK" PATH="$PATH" "$@"; }
 else
     WORKER=$(id -un)
     as_root() { sudo "$@"; }
-    as_worker() { env HOME="$WORK" "$@"; }
 fi
+as_worker() { "${BECOME_WORKER[@]}" env HOME="$WORK" PATH="$PATH" "$@"; }
 
 # A copy of the tree that the ordinary user may write; gone at the end, with all
 # servers that were started from it.
@@ -34,14 +35,17 @@ make_workplace() {
     mkdir "$WORK/tree"
     tar -C "$ROOT" --exclude=.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
         --exclude=tmp_check --exclude=results -cf - . | tar -C "$WORK/tree" -xf -
-    [ "$(id -u)" != 0 ] || chown -R "$WORKER" "$WORK"
+    if [ "$(id -u)" = 0 ]; then
+        BECOME_WORKER=(setpriv --reuid="$WORKER" --regid="$(id -gn "$WORKER")" --init-groups)
+        chown -R "$WORKER" "$WORK"
+    fi
     chmod 755 "$WORK"
 }
 
 clean_up() {
     local status=$? pid
     for pid in "${STOP[@]:-}"; do
-        [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
+        [ -z "$pid" ] || { kill "$pid" && wait "$pid"; } 2>/dev/null || true
     done
     if [ -n "$WORK" ] && [ -f "$WORK/data/postmaster.pid" ]; then
         as_worker "$PG_BIN/pg_ctl" -D "$WORK/data" -m immediate stop >/dev/null 2>&1 || true
@@ -86,7 +90,7 @@ CONF
 start_listener() {
     local log=$WORK/$1.log i
     shift
-    as_worker "$@" >"$log" 2>&1 &
+    "${BECOME_WORKER[@]}" env HOME="$WORK" PATH="$PATH" "$@" >"$log" 2>&1 &
     STOP+=("$!")
     for i in $(seq 100); do
         PORT=$(awk '/^listening/ {print $2; exit}' "$log")
