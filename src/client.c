@@ -120,18 +120,13 @@ refuse_of_worker(const Claim *c)
 
 /* -------------------------------------------------------------- what is said */
 
+/* What is paused or gone is not sent to. */
 static bool
-is_paused(const char *provider)
+may_send_to(const char *name)
 {
-	int             n;
-	LedgerProvider *providers = ledger_providers(&n);
+	const LedgerProvider *provider = ledger_provider(name);
 
-	for (int i = 0; i < n; i++)
-	{
-		if (strcmp(providers[i].name, provider) == 0)
-			return providers[i].paused;
-	}
-	return true;
+	return provider != NULL && !provider->paused;
 }
 
 static Answer
@@ -154,7 +149,7 @@ answer_now(const Claim *c)
 	if (c->step == OPL_STEP_LOOKUP)
 		return ANSWER_LOOKUP;
 	if (c->step == OPL_STEP_NONE || c->request == NULL || c->due_at > c->now ||
-		is_paused(c->operation->provider))
+		!may_send_to(c->operation->provider))
 		return ANSWER_WAIT;
 	return ANSWER_SEND;
 }

@@ -104,8 +104,9 @@ past_give_up(const Case *c)
 		   c->now >= c->op->last_sent_at + c->promises->give_up;
 }
 
-OplMoment
-opl_deadline(const OplPromises *promises, OplMoment now)
+/* When an attempt that was claimed at `now` is over, whatever happened. */
+static OplMoment
+deadline(const OplPromises *promises, OplMoment now)
 {
 	return now + promises->margin + promises->timeout + DEADLINE_SLACK;
 }
@@ -596,7 +597,7 @@ opl_decide(const OplOperation *op, const OplPromises *promises, const OplFinding
 static OplDecision
 claimed(const Case *c, OplState state, OplStep step)
 {
-	OplDecision d = become(c, state, step, opl_deadline(c->promises, c->now));
+	OplDecision d = become(c, state, step, deadline(c->promises, c->now));
 
 	d.after.attempts++;
 	return d;
@@ -895,12 +896,6 @@ static const char *const verdict_names[OPL_VERDICT_COUNT] = {
 #undef X
 };
 
-static const char *const stores_names[OPL_STORES_COUNT] = {
-#define X(id, name) [OPL_STORES_##id] = name,
-	OPL_STORES(X)
-#undef X
-};
-
 static const char *const step_names[] = {
 	[OPL_STEP_SEND] = "send", [OPL_STEP_LOOKUP] = "lookup"};
 
@@ -943,21 +938,6 @@ opl_verdict_parse(const char *name, OplVerdict *out)
 	int i = position(verdict_names, OPL_VERDICT_COUNT, name);
 
 	*out = i < 0 ? OPL_V_UNKNOWN : (OplVerdict) i;
-	return i >= 0;
-}
-
-const char *
-opl_stores_name(OplStores stores)
-{
-	return stores_names[stores];
-}
-
-bool
-opl_stores_parse(const char *name, OplStores *out)
-{
-	int i = position(stores_names, OPL_STORES_COUNT, name);
-
-	*out = i < 0 ? OPL_STORES_NOTHING : (OplStores) i;
 	return i >= 0;
 }
 

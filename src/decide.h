@@ -181,9 +181,6 @@ extern OplDecision opl_decide(const OplOperation *op, const OplPromises *promise
 extern OplClaim opl_claim(const OplOperation *op, const OplPromises *promises,
 						  OplStep step, OplMoment now, OplDecision *decision);
 
-/* When an attempt that was claimed at `now` is over, whatever happened. */
-extern OplMoment opl_deadline(const OplPromises *promises, OplMoment now);
-
 /* From when on nothing that was sent can still arise. */
 extern OplMoment opl_quiet_at(const OplOperation *op, const OplPromises *promises);
 
@@ -221,8 +218,6 @@ extern const char *opl_seal_name(OplSeal seal);
 extern bool        opl_seal_parse(const char *name, OplSeal *seal);
 extern const char *opl_verdict_name(OplVerdict verdict);
 extern bool        opl_verdict_parse(const char *name, OplVerdict *verdict);
-extern const char *opl_stores_name(OplStores stores);
-extern bool        opl_stores_parse(const char *name, OplStores *stores);
 extern const char *opl_step_name(OplStep step); /* NULL for none */
 extern bool        opl_step_parse(const char *name, OplStep *step);
 

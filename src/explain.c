@@ -41,26 +41,13 @@ typedef struct Facts
 	bool             away; /* this copy sends nothing */
 } Facts;
 
-static bool
-is_paused(const char *provider)
-{
-	int             n;
-	LedgerProvider *providers = ledger_providers(&n);
-
-	for (int i = 0; i < n; i++)
-	{
-		if (strcmp(providers[i].name, provider) == 0)
-			return providers[i].paused;
-	}
-	return false;
-}
-
 static Facts
 gather(FunctionCallInfo fcinfo, Action *(*find)(const char *name))
 {
-	char *op_id = op_id_argument(fcinfo);
-	Oid   schema;
-	Facts f = {.now = GetCurrentTimestamp()};
+	char           *op_id = op_id_argument(fcinfo);
+	Oid             schema;
+	LedgerProvider *provider;
+	Facts           f = {.now = GetCurrentTimestamp()};
 
 	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
 	f.operation = ledger_read(op_id, true);
@@ -73,7 +60,8 @@ gather(FunctionCallInfo fcinfo, Action *(*find)(const char *name))
 	if (f.request != NULL)
 		f.operation->op.not_after = f.request->not_after;
 	f.step = ledger_agenda(op_id, &f.due_at);
-	f.paused = is_paused(f.operation->provider);
+	provider = ledger_provider(f.operation->provider);
+	f.paused = provider != NULL && provider->paused;
 	f.away =
 		!RecoveryInProgress() && ledger_home_fault(home_extension(&schema)) != HOME_OK;
 	ledger_end();

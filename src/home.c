@@ -62,8 +62,9 @@ home_here(Oid extension)
 	return here;
 }
 
-bool
-home_same_place(const HomeRow *a, const HomeRow *b)
+/* Are these rows about the same place, whatever its time line and files? */
+static bool
+same_place(const HomeRow *a, const HomeRow *b)
 {
 	return a->system_identifier == b->system_identifier && a->database == b->database &&
 		   a->extension == b->extension;
@@ -76,7 +77,7 @@ home_fault(const HomeRow *homes, int count, const HomeRow *here)
 
 	for (int i = 0; i < count; i++)
 	{
-		if (home_same_place(&homes[i], here))
+		if (same_place(&homes[i], here))
 			ours = &homes[i];
 		else if (!homes[i].retired)
 			return HOME_ELSEWHERE;

@@ -40,7 +40,4 @@ extern HomeFault home_fault(const HomeRow *homes, int count, const HomeRow *here
 /* Why nothing may be sent from here, NULL if it may. */
 extern const char *home_reason(HomeFault fault);
 
-/* Are these rows about the same place, whatever its time line and files? */
-extern bool home_same_place(const HomeRow *a, const HomeRow *b);
-
 #endif

@@ -241,6 +241,20 @@ ledger_providers(int *count)
 	return providers;
 }
 
+LedgerProvider *
+ledger_provider(const char *name)
+{
+	int             n;
+	LedgerProvider *providers = ledger_providers(&n);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(providers[i].name, name) == 0)
+			return &providers[i];
+	}
+	return NULL;
+}
+
 static HomeRow *
 read_homes(int *count)
 {

@@ -158,6 +158,7 @@ extern bool            ledger_action(const char *action, char **provider, int64 
 extern Jsonb          *ledger_spec(const char *action);
 extern char          **ledger_actions(int *count);
 extern LedgerProvider *ledger_providers(int *count);
+extern LedgerProvider *ledger_provider(const char *name); /* NULL: it is gone */
 
 extern char **ledger_actions_of(const char *provider, int *count);
 
