@@ -323,6 +323,8 @@ SELECT name, _op_read_json(convert_to(body, 'UTF8')) IS NOT NULL AS read
 -- A megabyte of numbers takes no longer than it should.
 SET statement_timeout = '20 s';
 SELECT jsonb_array_length(_op_read_json(convert_to('[' || repeat('1,', 500000) || '1]', 'UTF8'))) AS numbers;
+SELECT _op_read_json(convert_to('[' || repeat('1,', 500000) || '1', 'UTF8')) AS cut,
+	   _op_read_json(convert_to(repeat('{"a":[1,', 64) || '}', 'UTF8')) AS closed_by_another;
 RESET statement_timeout;
 
 -- Also with the least stack that can be set.

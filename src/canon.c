@@ -11,8 +11,9 @@
  *     could write the same marker for different op ids.
  *  3. Different markers have different keys, as surely as sha256 does: a key
  *     that is kept as it is never looks like one that was mapped.
- *  4. canon_read_json() raises nothing, whatever the bytes: all on which the
- *     parsers behind it could raise is refused, or mended, before they run.
+ *  4. canon_read_json() raises nothing, whatever the bytes say: what is too deep or
+ *     too large is refused and what cannot be text is mended before the parser
+ *     runs, and what it does not take is no JSON.
  *
  * The database is UTF-8 (CREATE EXTENSION sees to it), so text is.
  */
@@ -21,10 +22,9 @@
 #include <limits.h>
 
 #include "common/cryptohash.h"
-#include "common/jsonapi.h"
-#include "compat.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "scan.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/numeric.h"
@@ -595,6 +595,7 @@ Jsonb *
 canon_read_json(const char *data, size_t len)
 {
 	char  *text;
+	char  *fault;
 	Jsonb *json = NULL;
 
 	if (data == NULL || len > CANON_JSON_MAX)
@@ -608,10 +609,8 @@ canon_read_json(const char *data, size_t len)
 		text = pnstrdup(data, len);
 	else
 		text = canon_lossy_text(data, len);
-	len = strlen(text);
-	if (tame(text, len) &&
-		pg_parse_json(opl_json_lexer(text, (int) len), &nullSemAction) == JSON_SUCCESS)
-		json = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
+	if (tame(text, strlen(text)))
+		json = scan_json(text, &fault);
 	pfree(text);
 	return json;
 }

@@ -44,16 +44,6 @@
 #define opl_wait_event(name) PG_WAIT_EXTENSION
 #endif
 
-/* PostgreSQL 17 may fill a JSON lexer of the caller's; NULL asks for a new one.
- * The user includes common/jsonapi.h. */
-#if PG_VERSION_NUM >= 170000
-#define opl_json_lexer(text, len) \
-	makeJsonLexContextCstringLen(NULL, (text), (len), PG_UTF8, true)
-#else
-#define opl_json_lexer(text, len) \
-	makeJsonLexContextCstringLen((text), (len), PG_UTF8, true)
-#endif
-
 /* PostgreSQL 18 lets a module say its name and version. */
 #if PG_VERSION_NUM >= 180000
 #define OPL_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "op_ledger", .version = "1.0")

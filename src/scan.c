@@ -1,5 +1,5 @@
 /*
- * scan.c - text of a spec into values, without an error; jsonpaths on any JSON.
+ * scan.c - text into values, without an error; jsonpaths on any JSON.
  *
  * Invariants:
  *
@@ -109,6 +109,14 @@ scan_moment(const char *text, TimestampTz *moment, char **fault)
 		return true;
 	*fault = "it is not finite";
 	return false;
+}
+
+Jsonb *
+scan_json(const char *text, char **fault)
+{
+	Datum datum;
+
+	return input(jsonb_in, text, &datum, fault) ? DatumGetJsonbP(datum) : NULL;
 }
 
 /* ----------------------------------------------------------- jsonpaths in */

@@ -1,5 +1,5 @@
 /*
- * scan.h - durations, moments and jsonpaths from text that may be wrong; and
+ * scan.h - durations, moments, JSON and jsonpaths from text that may be wrong; and
  * jsonpaths run on JSON that may be anything.
  */
 #ifndef OPL_SCAN_H
@@ -13,10 +13,11 @@
 
 #define SCAN_PATH_MAX 1000
 
-/* Each of these three never raises for what the text says: false or NULL, and
+/* Each of these four never raises for what the text says: false or NULL, and
  * the fault in words. */
-extern bool scan_duration(const char *text, int64 *microseconds, char **fault);
-extern bool scan_moment(const char *text, TimestampTz *moment, char **fault);
+extern bool   scan_duration(const char *text, int64 *microseconds, char **fault);
+extern bool   scan_moment(const char *text, TimestampTz *moment, char **fault);
+extern Jsonb *scan_json(const char *text, char **fault);
 
 /* `condition`: the path must be able to answer true or false. */
 extern JsonPath *scan_path(const char *text, bool condition, char **fault);
