@@ -286,15 +286,16 @@ path_all(JsonPath *path, Jsonb *json)
 char *
 path_text(JsonPath *path, Jsonb *json)
 {
-	Jsonb     *found = path_first(path, json);
-	JsonbValue value;
+	Jsonb      *found = path_first(path, json);
+	JsonbValue *value;
 
-	if (found == NULL || !JsonbExtractScalar(&found->root, &value))
+	if (found == NULL || !JB_ROOT_IS_SCALAR(found))
 		return NULL;
-	if (value.type == jbvString && value.val.string.len > 0)
-		return pnstrdup(value.val.string.val, value.val.string.len);
-	if (value.type == jbvNumeric)
+	value = getIthJsonbValueFromContainer(&found->root, 0);
+	if (value->type == jbvString && value->val.string.len > 0)
+		return pnstrdup(value->val.string.val, value->val.string.len);
+	if (value->type == jbvNumeric)
 		return DatumGetCString(
-			DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
+			DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
 	return NULL;
 }
