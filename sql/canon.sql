@@ -33,6 +33,12 @@ SELECT count(*) AS characters,
   FROM (SELECT to_jsonb(chr(c)) AS j FROM generate_series(1, 300) AS c
 		UNION ALL SELECT to_jsonb(chr(c)) FROM generate_series(8190, 8300) AS c) AS t;
 
+-- At every place among others, alone and twice: as PostgreSQL escapes it.
+SELECT count(*) AS strings, bool_and(op_canonical_json(to_jsonb(s)) = to_jsonb(s)::text) AS escaped
+  FROM (SELECT repeat('x', before) || chr(c) || repeat(filler, behind) || chr(c) || 'z' AS s
+		  FROM generate_series(1, 300) AS c, generate_series(0, 17) AS before, generate_series(0, 9) AS behind,
+			   unnest(ARRAY['y', '!', chr(233)]) AS filler) AS t;
+
 -- Keys: in the order of their code points, the last of equal ones stays.
 SELECT j AS given, op_canonical_json(j::jsonb) AS canonical
   FROM unnest(ARRAY[

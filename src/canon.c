@@ -43,12 +43,30 @@ static void append_container(StringInfo out, JsonbContainer *container);
 
 /* --------------------------------------------------------- canonical JSON */
 
+/* Do these eight bytes stand for themselves? A subtraction in all of them at once
+ * borrows a high bit where a byte was smaller: below blank, or zero. */
+static bool
+eight_unescaped(const char *p)
+{
+	const uint64 each = UINT64CONST(0x0101010101010101);
+	uint64       bytes, quote, backslash;
+
+	memcpy(&bytes, p, sizeof(bytes));
+	quote = bytes ^ each * '"';
+	backslash = bytes ^ each * '\\';
+	return ((((bytes - each * 0x20) & ~bytes) | ((quote - each) & ~quote) |
+			 ((backslash - each) & ~backslash)) &
+			each << 7) == 0;
+}
+
 /* How many bytes from here on stand for themselves. */
 static size_t
 unescaped(const char *text, const char *end)
 {
 	const char *p = text;
 
+	while (end - p >= 8 && eight_unescaped(p))
+		p += 8;
 	while (p < end && (unsigned char) *p >= 0x20 && *p != '"' && *p != '\\')
 		p++;
 	return p - text;
