@@ -343,6 +343,20 @@ FROM unnest('{200,202,204,400,401,409,429,500}'::int[]) s, op_profile p,
 	_op_classify(_op_merge(p.spec->'provider', p.spec->'actions'->'post'), jsonb_build_object('status', s)) v
 WHERE p.name = 'http';
 
--- 12. Evidence itself is checked: a misspelt field would be a test that tests nothing.
+-- 12. An id is what its path finds first, by whatever way it is read: text or number.
+SELECT count(*) AS cases, count(external_id) AS found, count(*) FILTER (WHERE external_id IS DISTINCT FROM wanted) AS wrong
+FROM (SELECT p AS path, b AS body, jsonb_path_query_first(b::jsonb, p::jsonpath, silent => true) AS first
+	FROM unnest(ARRAY['$', '$.a', '$.a.b', '$.a.b.c', 'strict $', 'strict $.a', 'strict $.a.b', '$.""', '$."a.b"', '$.a[0]', '$.a[*]', '$.a[*].b',
+		'$[*].a', '$[0].a', '$.*', '$.a.*', '$.a ? (@ == "x")', '$.a ? (@.b == 1).b', '$.a + 1', '-$.a', '$.a == 1', '$.a.size()', '$.a.type()', '1', '"x"',
+		'$.a.b ? (exists(@))', '$.**.b']) p,
+	unnest(ARRAY['{}', '[]', '1', '"x"', 'null', 'true', '{"a": "x"}', '{"a": 1}', '{"a": 1.50}', '{"a": ""}', '{"a": null}', '{"a": true}', '{"a": {}}',
+		'{"a": []}', '{"a": ["x"]}', '{"a": {"b": "x"}}', '{"a": {"b": 1}}', '{"a": [{"b": "x"}, {"b": "y"}]}', '{"a": {"b": {"c": "x"}}}',
+		'{"a": {"b": ["x", 1]}}', '{"a": {"b": [{"c": 1}]}}', '[{"a": "x"}, {"a": "y"}]', '[{"a": {"b": 1}}]', '[[{"a": "x"}]]', '{"": "x"}',
+		'{"a.b": "x"}', '{"b": 1, "a": "x", "aa": 2}', '{"b": {"a": 1}}']) b) c,
+	_op_classify(jsonb_build_object('object', jsonb_build_object('id', path)),
+		jsonb_build_object('status', 200, 'body_base64', translate(encode(convert_to(body, 'UTF8'), 'base64'), E'\n', ''))) v,
+	LATERAL (SELECT CASE WHEN jsonb_typeof(first) IN ('string', 'number') THEN nullif(first #>> '{}', '') END AS wanted) w;
+
+-- 13. Evidence itself is checked: a misspelt field would be a test that tests nothing.
 SELECT * FROM _op_classify('{}', '{"htp_status": 200}');
 SELECT * FROM _op_classify('{}', '{"status": "200"}');
