@@ -156,9 +156,9 @@ hint_for_unknown(const Reading *reading, const char *parent, const char *name)
 	return psprintf("Known here: %s.", known.data);
 }
 
-static void
-pg_attribute_noreturn() unknown_field(const Reading *reading, const char *parent,
-									  const char *name, const char *path)
+static _Noreturn void
+unknown_field(const Reading *reading, const char *parent, const char *name,
+			  const char *path)
 {
 	ereport(ERROR, errcode(OPL_ERR_SPEC),
 			errmsg("unknown field \"%s\" in %s", path, reading->what),
@@ -173,9 +173,8 @@ field_fault(const Place *place, const char *must, const char *detail, const char
 			detail ? errdetail("%s", detail) : 0, hint ? errhint("%s", hint) : 0);
 }
 
-static void
-pg_attribute_noreturn()
-	wrong_kind(const Place *place, const char *must, const JsonbValue *value)
+static _Noreturn void
+wrong_kind(const Place *place, const char *must, const JsonbValue *value)
 {
 	field_fault(place, must, psprintf("It is %s.", json_kind(value)), NULL);
 }

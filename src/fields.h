@@ -83,10 +83,10 @@ extern void read_paths(const Place *place, const JsonbValue *value);  /* not kep
 extern void read_any(const Place *place, const JsonbValue *value);    /* JsonbValue * */
 
 /* For readers elsewhere. */
-extern void *field_target(const Place *place);
-extern void  field_fault(const Place *place, const char *must, const char *detail,
-						 const char *hint) pg_attribute_noreturn();
-extern char *field_text(const Place *place, const JsonbValue *value);
+extern void          *field_target(const Place *place);
+extern _Noreturn void field_fault(const Place *place, const char *must,
+								  const char *detail, const char *hint);
+extern char          *field_text(const Place *place, const JsonbValue *value);
 
 /* The name that was probably meant, or NULL. */
 extern const char *nearest_name(const char *name, const char *const *names, int count);

@@ -29,9 +29,8 @@
 
 /* ------------------------------------------------------------- arguments */
 
-static void
-pg_attribute_noreturn() wrong_argument(const char *action, const char *name,
-									   const char *must, const char *detail)
+static _Noreturn void
+wrong_argument(const char *action, const char *name, const char *must, const char *detail)
 {
 	ereport(ERROR, errcode(OPL_ERR_ARGUMENT),
 			errmsg("argument \"%s\" of action \"%s\" %s", name, action, must),
@@ -169,9 +168,8 @@ check_argument(const SpecArg *arg, const char *action, Jsonb *args)
 	check_one_of(arg, action, &value);
 }
 
-static void
-pg_attribute_noreturn()
-	unknown_argument(const Spec *spec, const char *action, const char *name)
+static _Noreturn void
+unknown_argument(const Spec *spec, const char *action, const char *name)
 {
 	const char   **names = palloc(sizeof(char *) * (spec->nargs + 1));
 	const char    *meant;

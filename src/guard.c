@@ -133,8 +133,8 @@ check_arrow(const Passage *p, OplState from, OplState to)
 							"UPDATE by hand cannot make something un-happen.")));
 }
 
-static void
-pg_attribute_noreturn() refuse_value(const Passage *p, int which)
+static _Noreturn void
+refuse_value(const Passage *p, int which)
 {
 	char *op_id = text_of(p, p->after, OP_ID);
 

@@ -165,8 +165,8 @@ receipt(FunctionCallInfo fcinfo, const Matter *m, const char *message)
 
 /* --------------------------------------------------------------- refusals */
 
-static void
-pg_attribute_noreturn() refuse_state(const Matter *m, const VerbWords *words)
+static _Noreturn void
+refuse_state(const Matter *m, const VerbWords *words)
 {
 	ereport(
 		ERROR,
@@ -179,8 +179,8 @@ pg_attribute_noreturn() refuse_state(const Matter *m, const VerbWords *words)
 	pg_unreachable();
 }
 
-static void
-pg_attribute_noreturn() refuse_early(const Matter *m, const VerbWords *words)
+static _Noreturn void
+refuse_early(const Matter *m, const VerbWords *words)
 {
 	const OplOperation *op = &m->operation->op;
 	OplMoment           quiet_at = opl_quiet_at(op, &m->promises);
@@ -195,8 +195,8 @@ pg_attribute_noreturn() refuse_early(const Matter *m, const VerbWords *words)
 	pg_unreachable();
 }
 
-static void
-pg_attribute_noreturn() refuse_purged(const Matter *m, const VerbWords *words)
+static _Noreturn void
+refuse_purged(const Matter *m, const VerbWords *words)
 {
 	ereport(ERROR,
 			(errcode(OPL_ERR_STATE),

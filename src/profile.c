@@ -19,9 +19,9 @@
 
 /* ---------------------------------------------------------- wholeness */
 
-static void
-pg_attribute_noreturn() refuse(const char *what, const char *path, const char *must,
-							   const char *detail, const char *hint)
+static _Noreturn void
+refuse(const char *what, const char *path, const char *must, const char *detail,
+	   const char *hint)
 {
 	ereport(ERROR, errcode(OPL_ERR_SPEC),
 			errmsg("field \"%s\" in %s %s", path, what, must),

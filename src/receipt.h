@@ -25,6 +25,6 @@ extern const char *state_message(OplState state);
 extern char *op_id_argument(FunctionCallInfo fcinfo);
 
 /* Raises OL001. */
-extern void pg_attribute_noreturn() no_such_operation(const char *op_id);
+extern _Noreturn void no_such_operation(const char *op_id);
 
 #endif

@@ -59,9 +59,8 @@ secret_fault(const char *reference)
 	return "must be \"file:NAME\" or \"env:NAME\"";
 }
 
-static void
-pg_attribute_noreturn()
-	unreadable(const char *reference, const char *detail, const char *hint)
+static _Noreturn void
+unreadable(const char *reference, const char *detail, const char *hint)
 {
 	ereport(ERROR, errcode(OPL_ERR_SECRET),
 			errmsg("secret \"%s\" cannot be read", reference), errdetail("%s", detail),

@@ -47,8 +47,8 @@ typedef struct Delivery
 
 /* ----------------------------------------------------------------- genuine */
 
-static void
-pg_attribute_noreturn() refuse(const Delivery *d, const char *what, const char *hint)
+static _Noreturn void
+refuse(const Delivery *d, const char *what, const char *hint)
 {
 	ereport(ERROR, (errcode(OPL_ERR_WEBHOOK),
 					errmsg("webhook of provider \"%s\" %s", d->provider, what),
