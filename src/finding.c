@@ -8,6 +8,7 @@
 #include "wake.h"
 
 #include "common/pg_prng.h"
+#include "utils/memutils.h"
 
 OplPromises
 finding_promises(const Spec *spec, const LedgerOperation *operation,
@@ -104,6 +105,14 @@ finding_apply(LedgerChange *change, const Judgement *judgement)
 	change->failed_id = decision->note_failed ? judgement->external_id : NULL;
 }
 
+/* As long as the operation lasts: that is longer than ledger_end(). */
+static char *
+kept(const LedgerOperation *operation, const char *text)
+{
+	return text ? MemoryContextStrdup(GetMemoryChunkContext((void *) operation), text)
+				: NULL;
+}
+
 void
 finding_store(LedgerOperation *operation, const OplDecision *decision,
 			  const Judgement *judgement, bool for_client, TimestampTz now)
@@ -118,9 +127,9 @@ finding_store(LedgerOperation *operation, const OplDecision *decision,
 	finding_apply(&change, judgement);
 	ledger_save_one(&change, now);
 	operation->op = decision->after;
-	operation->reason = (char *) change.reason;
+	operation->reason = kept(operation, change.reason);
 	if (change.external_id != NULL)
-		operation->external_id = (char *) change.external_id;
+		operation->external_id = kept(operation, change.external_id);
 	if (!decision->moved)
 		return;
 	ledger_off_agenda(operation->op_id);
