@@ -21,6 +21,13 @@
 #define OPL_SETMASK(mask) PG_SETMASK(mask)
 #endif
 
+/* For test/transport, which has no server: PostgreSQL 16 dropped an argument. */
+#if PG_VERSION_NUM >= 160000
+#define OPL_ASSERTION const char *condition, const char *file, int line
+#else
+#define OPL_ASSERTION const char *condition, const char *type, const char *file, int line
+#endif
+
 /* PostgreSQL 18 asks whether it may be deferrable. The user includes utils/rel.h. */
 #if PG_VERSION_NUM >= 180000
 #define opl_primary_key(relation) RelationGetPrimaryKeyIndex((relation), false)

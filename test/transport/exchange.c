@@ -18,6 +18,7 @@
 #include <sys/time.h>
 #include <time.h>
 
+#include "compat.h"
 #include "transport.h"
 
 #define MAX_FIELDS 64
@@ -91,7 +92,7 @@ errfinish(const char *filename, int lineno, const char *funcname)
 }
 
 void
-ExceptionalCondition(const char *condition, const char *type, const char *file, int line)
+ExceptionalCondition(OPL_ASSERTION)
 {
 	fprintf(stderr, "failed: %s, %s:%d\n", condition, file, line);
 	abort();
