@@ -176,8 +176,10 @@ subtest 'a stop while turns fail' => sub {
 subtest 'settings of the database and the role' => sub {
     my @settings = ("default_transaction_isolation = 'serializable'", 'default_transaction_read_only = on', 'default_transaction_deferrable = on',
         'synchronous_commit = off', "statement_timeout = '1ms'", "lock_timeout = '1ms'", "idle_in_transaction_session_timeout = '1ms'",
-        "search_path = 'nowhere'", "session_replication_role = 'replica'", 'row_security = off', 'enable_indexscan = off', 'force_parallel_mode = on',
+        "search_path = 'nowhere'", "session_replication_role = 'replica'", 'row_security = off', 'enable_indexscan = off',
         "DateStyle = 'German'", "TimeZone = 'Asia/Taipei'", "bytea_output = 'escape'", "IntervalStyle = 'iso_8601'", 'extra_float_digits = -15');
+    # Its name before PostgreSQL 16, and since.
+    push @settings, $node->safe_psql('postgres', "SELECT name || ' = on' FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')");
     my $me = $node->safe_psql('postgres', 'SELECT current_user');
     $node->safe_psql('postgres', "CREATE ROLE nobody");
     $node->safe_psql('postgres', "ALTER DATABASE postgres SET $_") for @settings, "role = 'nobody'", "session_authorization = 'nobody'";
