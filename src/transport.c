@@ -90,7 +90,9 @@ typedef struct Transfer
 	const Request     *request;
 	Evidence          *evidence;
 	void              *token;
-	struct curl_slist *lines; /* an array that is linked up: no copies */
+	CURLU             *parsed; /* the URL of the last request that had another */
+	Buffer             url;    /* as it was written; empty: `easy` has none */
+	struct curl_slist *lines;  /* an array that is linked up: no copies */
 	int                lines_size;
 	bool               own_ca; /* the handle's CA or proxy is not the default */
 	bool               own_proxy;
@@ -548,6 +550,32 @@ set_trust_and_proxy(CURL *easy, Transfer *t)
 	return true;
 }
 
+/* As curl itself parses what it is given as text. */
+#define URL_FLAGS (CURLU_GUESS_SCHEME | CURLU_NON_SUPPORT_SCHEME | CURLU_DISALLOW_USER)
+
+/* curl parses a URL given as text for every transfer and writes it down again, a
+ * seventh of all that it does. Most requests go where the last one went, so that is
+ * kept parsed; by a new handle, for an old one takes what is no URL for a relative
+ * one. Text it stays where curl has to say what is wrong with it, and with an address
+ * in brackets: 7.88 copies a parsed one without its zone. */
+static bool
+set_url(CURL *easy, Transfer *t)
+{
+	const char *url = t->request->url;
+	bool        parsed;
+
+	if (t->url.len > 0 && strcmp(t->url.data, url) == 0)
+		return true;
+	t->url.len = 0;
+	curl_url_cleanup(t->parsed);
+	t->parsed = curl_url();
+	parsed = t->parsed != NULL && strchr(url, '[') == NULL &&
+			 curl_url_set(t->parsed, CURLUPART_URL, url, URL_FLAGS) == CURLUE_OK;
+	SET(CURLOPT_URL, parsed ? NULL : url);
+	SET(CURLOPT_CURLU, parsed ? t->parsed : NULL);
+	return buffer_append(&t->url, url, strlen(url));
+}
+
 /* curl takes 0 for its default, and that is minutes. */
 static long
 timeout_ms(int64 us)
@@ -560,12 +588,12 @@ set_request_options(Transfer *t)
 {
 	CURL *easy = t->easy;
 
-	SET(CURLOPT_URL, t->request->url);
 	SET(CURLOPT_HTTPHEADER, t->lines);
 	SET(CURLOPT_CONNECTTIMEOUT_MS, timeout_ms(t->request->connect_timeout));
 	SET(CURLOPT_TIMEOUT_MS, timeout_ms(t->deadline - monotonic_us()));
 	SET(CURLOPT_FRESH_CONNECT, t->fresh ? 1L : 0L);
-	return set_method(easy, t->request) && set_trust_and_proxy(easy, t);
+	return set_url(easy, t) && set_method(easy, t->request) &&
+		   set_trust_and_proxy(easy, t);
 }
 
 static bool

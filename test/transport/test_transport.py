@@ -120,6 +120,22 @@ class OneRequest(Case):
             self.assertNotIn("Content-Type", head)
         self.assertEqual(s.connections, 1)
 
+    def test_each_goes_to_its_own_url(self):
+        """A handle keeps the last URL parsed: one that differs, or is none, leaves nothing behind."""
+        s, other = self.server(always), self.server(always)
+        for target in ("/a", "/a", "/b?c=d", "/a", "", "/a?", "/a#f", "/a"):
+            e = self.transport.one("POST", s.url + target, body="1")
+            self.assertEvidence(e, phase="done", bytes_sent=s.raw)
+            path = target.split("#")[0].removesuffix("?") or "/"
+            self.assertEqual(s.requests[-1][1].split()[1].removesuffix("?"), path)
+            s.raw = 0
+        for url in ("http://a:b@127.0.0.1:1/", "http://", "a=b", "/a", f"http://[::1]:{other.port}/a", "ftp://127.0.0.1/"):
+            self.assertNotSent(self.transport.one("POST", url, body="1"), "connect" if "[" in url else "none")
+            self.assertEvidence(self.transport.one("POST", s.url + "/a", body="1"), phase="done")
+        self.assertEvidence(self.transport.one("POST", other.url + "/a", body="1"), phase="done")
+        self.assertEqual(s.requests[-1][1].split()[1], "/a")
+        self.assertEqual((s.connections, len(s.requests), len(other.requests)), (1, 14, 1))
+
     def test_head_has_no_body(self):
         def handle(c):
             c.request()
