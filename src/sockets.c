@@ -28,6 +28,7 @@ typedef struct Socket
 {
 	uint16 local_port; /* 0: not connected, or not looked at yet */
 	uint16 peer_port;
+	int    next;       /* in the chain of its local port; -1: the last */
 	bool   ours;       /* opened here, so closing it is reported */
 	bool   used;       /* it carried a request */
 	uint32 wanted;     /* what is waited for; 0: idle */
@@ -38,9 +39,15 @@ static int     epoll_fd = -1;
 static Socket *sockets = NULL;
 static int     sockets_size = 0;
 
+/* Ours, by local port: every request looks its own up, among hundreds. */
+#define CHAINS 1024
+static int chains[CHAINS];
+static int unchained = 0; /* whose ports are not known yet */
+
 bool
 sockets_start(void)
 {
+	memset(chains, -1, sizeof(chains));
 	ReserveExternalFD();
 	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	return epoll_fd >= 0;
@@ -84,21 +91,45 @@ sockets_open(int family, int type, int protocol)
 		return -1;
 	}
 	sockets[fd] = (Socket){.ours = true};
+	unchained++;
 	return fd;
-}
-
-int
-sockets_close(int fd)
-{
-	if (fd < sockets_size)
-		sockets[fd] = (Socket){0};
-	return close(fd);
 }
 
 bool
 sockets_is_ours(int fd)
 {
 	return fd < sockets_size && sockets[fd].ours;
+}
+
+static int *
+chain_of(uint16 local_port)
+{
+	return &chains[local_port % CHAINS];
+}
+
+static void
+unchain(int fd)
+{
+	int *link = chain_of(sockets[fd].local_port);
+
+	while (*link != fd)
+		link = &sockets[*link].next;
+	*link = sockets[fd].next;
+}
+
+int
+sockets_close(int fd)
+{
+	if (sockets_is_ours(fd))
+	{
+		if (sockets[fd].local_port == 0)
+			unchained--;
+		else
+			unchain(fd);
+	}
+	if (fd < sockets_size)
+		sockets[fd] = (Socket){0};
+	return close(fd);
 }
 
 /* ---------------------------------------------------------------- watching */
@@ -170,12 +201,16 @@ learn_ports(int fd)
 {
 	struct sockaddr_storage local, peer;
 	socklen_t               local_len = sizeof(local), peer_len = sizeof(peer);
+	Socket                 *s = &sockets[fd];
 
 	if (getsockname(fd, (struct sockaddr *) &local, &local_len) < 0 ||
-		getpeername(fd, (struct sockaddr *) &peer, &peer_len) < 0)
+		getpeername(fd, (struct sockaddr *) &peer, &peer_len) < 0 || port_of(&local) == 0)
 		return; /* still connecting */
-	sockets[fd].local_port = port_of(&local);
-	sockets[fd].peer_port = port_of(&peer);
+	s->local_port = port_of(&local);
+	s->peer_port = port_of(&peer);
+	s->next = *chain_of(s->local_port);
+	*chain_of(s->local_port) = fd;
+	unchained--;
 }
 
 /* Connections to different hosts may share both ports; that is rare, and the
@@ -185,12 +220,13 @@ sockets_find(int local_port, int peer_port)
 {
 	int found = -1;
 
-	for (int fd = 0; fd < sockets_size; fd++)
+	for (int fd = 0; unchained > 0 && fd < sockets_size; fd++)
 	{
-		if (!sockets[fd].ours)
-			continue;
-		if (sockets[fd].local_port == 0)
+		if (sockets[fd].ours && sockets[fd].local_port == 0)
 			learn_ports(fd);
+	}
+	for (int fd = *chain_of(local_port); fd >= 0; fd = sockets[fd].next)
+	{
 		if (sockets[fd].local_port != local_port || sockets[fd].peer_port != peer_port)
 			continue;
 		if (found >= 0)
