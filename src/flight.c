@@ -63,12 +63,14 @@ fault_of(const char **lines)
 	for (int i = 0; lines[i]; i++)
 	{
 		const char *fault = profile_header_fault(lines[i]);
-		const char *name = pnstrdup(lines[i], strcspn(lines[i], ":"));
+		const char *name;
 
-		if (fault && strchr(lines[i], ':') && !wire_name_fault(name))
+		if (!fault)
+			continue;
+		name = pnstrdup(lines[i], strcspn(lines[i], ":"));
+		if (strchr(lines[i], ':') && !wire_name_fault(name))
 			return psprintf("header \"%s\" %s", name, fault);
-		if (fault)
-			return psprintf("header number %d %s", i + 1, fault);
+		return psprintf("header number %d %s", i + 1, fault);
 	}
 	return NULL;
 }
@@ -243,7 +245,7 @@ flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
 			   Action *action, OplStep step, const OplDecision *decision, TimestampTz now)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "op_ledger exchange",
-												  ALLOCSET_SMALL_SIZES);
+												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	Exchange     *exchange = palloc0(sizeof(Exchange));
 	const char   *fault;
