@@ -12,6 +12,7 @@
 
 #include "flight.h"
 
+#include "common/hashfn.h"
 #include "errors.h"
 #include "finding.h"
 #include "freeze.h"
@@ -32,6 +33,16 @@ static dlist_head answered = DLIST_STATIC_INIT(answered);
 static int        n_on_wire = 0;
 static int        n_answered = 0;
 static bool       abandoned = false; /* nothing goes out any more */
+
+/* On the wire or answered, by op id: a claim asks for each of its operations. */
+#define CHAINS 256
+static dlist_head chains[CHAINS];
+
+static dlist_head *
+chain_of(const char *op_id)
+{
+	return &chains[hash_bytes((const unsigned char *) op_id, strlen(op_id)) % CHAINS];
+}
 
 /* ----------------------------------------------------------------- prepare */
 
@@ -305,6 +316,7 @@ flight_depart(bool send)
 		Exchange *exchange =
 			dlist_container(Exchange, node, dlist_pop_head_node(&prepared));
 
+		dlist_push_head(chain_of(exchange->op_id), &exchange->in_chain);
 		if (!exchange->judged && !send)
 			withhold(exchange);
 		if (exchange->judged)
@@ -483,29 +495,24 @@ void
 flight_settled(Exchange *exchange)
 {
 	dlist_delete(&exchange->node);
+	dlist_delete(&exchange->in_chain);
 	n_answered--;
 	forget(exchange);
-}
-
-static bool
-list_has(dlist_head *list, const char *op_id, int n)
-{
-	dlist_iter iter;
-
-	dlist_foreach(iter, list)
-	{
-		Exchange *exchange = dlist_container(Exchange, node, iter.cur);
-
-		if (exchange->n == n && strcmp(exchange->op_id, op_id) == 0)
-			return true;
-	}
-	return false;
 }
 
 bool
 flight_has(const char *op_id, int n)
 {
-	return list_has(&on_wire, op_id, n) || list_has(&answered, op_id, n);
+	dlist_iter iter;
+
+	dlist_foreach(iter, chain_of(op_id))
+	{
+		Exchange *exchange = dlist_container(Exchange, in_chain, iter.cur);
+
+		if (exchange->n == n && strcmp(exchange->op_id, op_id) == 0)
+			return true;
+	}
+	return false;
 }
 
 int

@@ -17,6 +17,7 @@
 typedef struct Exchange
 {
 	dlist_node    node;
+	dlist_node    in_chain; /* of those in hand, by op id */
 	MemoryContext context;
 	char         *op_id;
 	char         *provider;

@@ -660,15 +660,22 @@ link_lines(Transfer *t)
 	return true;
 }
 
+static bool
+is_word(const char *text)
+{
+	const char *c = text;
+
+	while (isalpha((unsigned char) *c) || *c == '-' || *c == '_')
+		c++;
+	return c > text && *c == '\0';
+}
+
 /* curl hands line breaks through, and the rest of the line is a header, or a
  * second request. It drops a line that has no colon. */
 static bool
 is_fit(const Request *request)
 {
-	static const char token[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
-
-	if (request->method[0] == '\0' ||
-		request->method[strspn(request->method, token)] != '\0')
+	if (!is_word(request->method))
 		return false;
 	for (const char **line = request->headers; line != NULL && *line != NULL; line++)
 	{
