@@ -17,3 +17,35 @@ SELECT (op_cancel('nested-1')).state;
 CALL op_execute('nested-51', 'shop.order', '{"sku": "a", "count": 1}', '0 s');
 CALL op_execute('nested-51', 'shop.order', '{"sku": "a", "count": 1}', '0 s');
 DROP TRIGGER look ON op_operation;
+-- Rows are written without statements; triggers for rows and constraints see to
+-- their duty all the same, and a trigger that says no is heard.
+CREATE TABLE pg_temp.seen (what text);
+CREATE FUNCTION pg_temp.note() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO pg_temp.seen VALUES (format('%s %s %s', TG_TABLE_NAME, lower(TG_OP), TG_ARGV[0]));
+	RETURN NULL;
+END $$;
+CREATE TRIGGER born AFTER INSERT ON op_operation FOR EACH ROW EXECUTE FUNCTION pg_temp.note('born');
+CREATE TRIGGER state AFTER UPDATE OF state ON op_operation FOR EACH ROW EXECUTE FUNCTION pg_temp.note('of state');
+CREATE TRIGGER run AFTER UPDATE OF run_id ON op_operation FOR EACH ROW EXECUTE FUNCTION pg_temp.note('of run_id');
+CREATE TRIGGER due AFTER INSERT OR DELETE ON op_due FOR EACH ROW EXECUTE FUNCTION pg_temp.note('agenda');
+SELECT (op_submit('nested-60', 'shop.order', '{"sku": "a", "count": 1}')).is_new;
+SELECT (op_cancel('nested-60')).state;
+SELECT * FROM pg_temp.seen;
+DROP TRIGGER born ON op_operation;
+DROP TRIGGER state ON op_operation;
+DROP TRIGGER run ON op_operation;
+DROP TRIGGER due ON op_due;
+CREATE FUNCTION pg_temp.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON op_operation FOR EACH ROW EXECUTE FUNCTION pg_temp.refuse();
+SELECT op_submit('nested-61', 'shop.order', '{"sku": "a", "count": 1}');
+DROP TRIGGER refuse ON op_operation;
+SELECT count(*) FROM op_request WHERE op_id = 'nested-61';
+-- A column too many is no harm; one that is not where it was is.
+ALTER TABLE op_operation ADD COLUMN mine text;
+SELECT (op_submit('nested-62', 'shop.order', '{"sku": "a", "count": 1}')).is_new;
+ALTER TABLE op_operation RENAME COLUMN lane TO alley;
+SELECT op_submit('nested-63', 'shop.order', '{"sku": "a", "count": 1}');
+ALTER TABLE op_operation RENAME COLUMN alley TO lane;
+ALTER TABLE op_operation DROP COLUMN mine;
+SELECT (op_submit('nested-63', 'shop.order', '{"sku": "a", "count": 1}')).is_new;

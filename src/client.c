@@ -332,7 +332,7 @@ op_claim(PG_FUNCTION_ARGS)
 	c.action = action_get(c.operation->action);
 	refuse_of_worker(&c);
 	c.request = ledger_request(op_id, c.operation->op.generation);
-	c.step = ledger_agenda(op_id, &c.due_at);
+	c.step = ledger_agenda(op_id, false, &c.due_at);
 	answer = answer_now(&c);
 	if (answer == ANSWER_SEND)
 		answer = take(&c);

@@ -92,38 +92,6 @@ column_array(const Column *c)
 											  c->type, len, byval, align));
 }
 
-static TupleDesc
-describe(const Column *columns, int ncolumns)
-{
-	TupleDesc descriptor = CreateTemplateTupleDesc(ncolumns);
-
-	for (int i = 0; i < ncolumns; i++)
-		TupleDescInitEntry(descriptor, i + 1, NULL, columns[i].type, -1, 0);
-	return BlessTupleDesc(descriptor);
-}
-
-/* All columns as long as the first. */
-Datum
-columns_rows(const Column *columns, int ncolumns)
-{
-	TupleDesc descriptor = describe(columns, ncolumns);
-	Datum    *values = palloc(sizeof(Datum) * ncolumns);
-	bool     *nulls = palloc(sizeof(bool) * ncolumns);
-	Datum    *rows = palloc(sizeof(Datum) * Max(columns[0].n, 1));
-
-	for (int row = 0; row < columns[0].n; row++)
-	{
-		for (int i = 0; i < ncolumns; i++)
-		{
-			values[i] = columns[i].values[row];
-			nulls[i] = columns[i].nulls[row];
-		}
-		rows[row] = HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
-	}
-	return PointerGetDatum(
-		construct_array(rows, columns[0].n, RECORDOID, -1, false, TYPALIGN_DOUBLE));
-}
-
 Datum
 text_array(char **texts, int n)
 {
@@ -132,6 +100,20 @@ text_array(char **texts, int n)
 	for (int i = 0; i < n; i++)
 		values[i] = CStringGetTextDatum(texts[i]);
 	return PointerGetDatum(construct_array(values, n, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+char **
+texts_of(Datum array, int *count)
+{
+	Datum *elements;
+	char **texts;
+
+	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT,
+					  &elements, NULL, count);
+	texts = palloc(sizeof(char *) * Max(*count, 1));
+	for (int i = 0; i < *count; i++)
+		texts[i] = TextDatumGetCString(elements[i]);
+	return texts;
 }
 
 void

@@ -31,9 +31,10 @@ extern void put_time(Column *c, TimestampTz at);
 extern void put_bytes(Column *c, const char *data, size_t len);
 extern void put_tid(Column *c, const ItemPointerData *tid); /* kept by reference */
 
-extern Datum column_array(const Column *c);
-extern Datum columns_rows(const Column *columns, int ncolumns); /* record[] */
-extern Datum text_array(char **texts, int n);
-extern Datum bytes_datum(const char *data, size_t len);
+extern Datum  column_array(const Column *c);
+extern Datum  columns_rows(const Column *columns, int ncolumns); /* record[] */
+extern Datum  text_array(char **texts, int n);
+extern char **texts_of(Datum array, int *count); /* a text[] without NULLs */
+extern Datum  bytes_datum(const char *data, size_t len);
 
 #endif

@@ -35,6 +35,76 @@
 #define opl_primary_key(relation) RelationGetPrimaryKeyIndex(relation)
 #endif
 
+/* PostgreSQL 18 counts an index scan's descents. The user includes access/genam.h. */
+#if PG_VERSION_NUM >= 180000
+#define opl_index_beginscan(relation, index, snapshot, nkeys) \
+	index_beginscan((relation), (index), (snapshot), NULL, (nkeys), 0)
+#else
+#define opl_index_beginscan(relation, index, snapshot, nkeys) \
+	index_beginscan((relation), (index), (snapshot), (nkeys), 0)
+#endif
+
+/* For those who include executor/executor.h before. */
+#ifdef EXECUTOR_H
+#include "catalog/pg_class.h"
+#include "parser/parse_relation.h"
+#include "utils/rel.h"
+
+/* An estate for one table, of which these columns are updated. PostgreSQL 16 took
+ * the columns out of the range table; 18 asks which relations were not pruned. */
+static inline void
+opl_init_range_table(EState *estate, Relation relation, Bitmapset *updated)
+{
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+
+	rte->rtekind = RTE_RELATION;
+	rte->relid = RelationGetRelid(relation);
+	rte->relkind = relation->rd_rel->relkind;
+	rte->rellockmode = RowExclusiveLock;
+#if PG_VERSION_NUM >= 160000
+	{
+		List *permissions = NIL;
+
+		addRTEPermissionInfo(&permissions, rte)->updatedCols = updated;
+#if PG_VERSION_NUM >= 180000
+		ExecInitRangeTable(estate, list_make1(rte), permissions, bms_make_singleton(1));
+#else
+		ExecInitRangeTable(estate, list_make1(rte), permissions);
+#endif
+	}
+#else
+	rte->updatedCols = updated;
+	ExecInitRangeTable(estate, list_make1(rte));
+#endif
+}
+
+/* PostgreSQL 16 asks which relations are written. */
+#if PG_VERSION_NUM >= 160000
+#define opl_recheck_init(recheck, estate) \
+	EvalPlanQualInit((recheck), (estate), NULL, NIL, -1, NIL)
+#else
+#define opl_recheck_init(recheck, estate) \
+	EvalPlanQualInit((recheck), (estate), NULL, NIL, -1)
+#endif
+
+/* Into all indexes; a duplicate key is no error, but a conflict. */
+#if PG_VERSION_NUM >= 160000
+#define opl_insert_index_tuples(target, slot, estate, conflict) \
+	ExecInsertIndexTuples((target), (slot), (estate), false, true, (conflict), NIL, false)
+#else
+#define opl_insert_index_tuples(target, slot, estate, conflict) \
+	ExecInsertIndexTuples((target), (slot), (estate), false, true, (conflict), NIL)
+#endif
+
+#if PG_VERSION_NUM >= 180000
+#define opl_check_index_constraints(target, slot, estate, row) \
+	ExecCheckIndexConstraints((target), (slot), (estate), (row), NULL, NIL)
+#else
+#define opl_check_index_constraints(target, slot, estate, row) \
+	ExecCheckIndexConstraints((target), (slot), (estate), (row), NIL)
+#endif
+#endif /* EXECUTOR_H */
+
 /* PostgreSQL 17 ties wait event sets to resource owners, and names waits. */
 #if PG_VERSION_NUM >= 170000
 #define opl_create_wait_event_set(n) CreateWaitEventSet(NULL, (n))

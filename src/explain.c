@@ -59,7 +59,7 @@ gather(FunctionCallInfo fcinfo, Action *(*find)(const char *name))
 	f.request = ledger_request(op_id, f.operation->op.generation);
 	if (f.request != NULL)
 		f.operation->op.not_after = f.request->not_after;
-	f.step = ledger_agenda(op_id, &f.due_at);
+	f.step = ledger_agenda(op_id, false, &f.due_at);
 	provider = ledger_provider(f.operation->provider);
 	f.paused = provider != NULL && provider->paused;
 	f.away =

@@ -1,5 +1,6 @@
 /*
- * ledger.h - typed calls to the tables of op_ledger; the only file with SPI.
+ * ledger.h - typed calls to the tables of op_ledger: by statements (ledger.c), and
+ * row by row where it has to be fast (ledger_rows.c).
  *
  * Every call stands between ledger_begin() and ledger_end(), inside a
  * transaction. Results are in the memory context that was current at
@@ -49,11 +50,9 @@ typedef struct LedgerRequest
 	char      **headers;
 	char       *body; /* NULL: none */
 	size_t      body_len;
-	TimestampTz not_after; /* OPL_NEVER: none */
-
-	/* only ledger_request() reads these */
-	char       *key;
 	TimestampTz not_before; /* OPL_NEVER: none */
+	TimestampTz not_after;
+	char       *key;
 	char       *traceparent;
 } LedgerRequest;
 
@@ -158,12 +157,12 @@ extern bool            ledger_action(const char *action, char **provider, int64 
 extern Jsonb          *ledger_spec(const char *action);
 extern char          **ledger_actions(int *count);
 extern LedgerProvider *ledger_providers(int *count);
-extern LedgerProvider *ledger_provider(const char *name); /* NULL: it is gone */
+extern LedgerProvider *ledger_provider(const char *name);        /* NULL: it is gone */
+extern int             ledger_concurrency(const char *provider); /* as its spec says */
 
 extern char **ledger_actions_of(const char *provider, int *count);
 
 /* ---- sessions */
-extern bool ledger_has(const char *op_id);
 /* Operations that an exchange showed with this external id. */
 extern char **ledger_with_object(const char *external_id, int *count);
 /* Did this event come before? If not, `n` is its number. Holds the operation. */
@@ -171,6 +170,8 @@ extern bool ledger_has_event(const char *op_id, const char *event_id, int *n);
 extern bool ledger_insert(const LedgerBirth *birth); /* false: the id exists */
 extern LedgerOperation *ledger_read(const char *op_id, bool snapshot_of_caller);
 extern LedgerOperation *ledger_lock(const char *op_id); /* waits for the row */
+/* The rows at these places, which we hold. */
+extern LedgerOperation *ledger_operations_at(const ItemPointerData *rows, int n);
 extern TimestampTz      ledger_due_at(const char *op_id,
 									  bool        snapshot_of_caller); /* OPL_NEVER: none */
 extern void             ledger_nudge(const char *op_id);
@@ -181,9 +182,11 @@ extern void             ledger_next_generation(const LedgerOperation *before,
 											   const LedgerRequest   *request);
 extern char            *ledger_held_digest(const char *op_id); /* NULL: none on record */
 /* op_id NULL: about the ledger as a whole */
-extern void    ledger_event(const char *op_id, const char *actor, const char *event,
-							const char *note);
-extern OplStep ledger_agenda(const char *op_id, TimestampTz *due_at); /* NONE: nothing */
+extern void ledger_event(const char *op_id, const char *actor, const char *event,
+						 const char *note);
+/* NONE: nothing */
+extern OplStep ledger_agenda(const char *op_id, bool snapshot_of_caller,
+							 TimestampTz *due_at);
 
 /* ---- the worker: never waits for a session */
 extern int64 ledger_new_epoch(void);

@@ -22,7 +22,8 @@
 static SPIPlanPtr    plans[STMT_COUNT];
 static Oid           plans_schema = InvalidOid;
 static bool          plans_stale = true;
-static MemoryContext caller; /* where results go */
+static bool          connected = false; /* to SPI, since rows_begin() */
+static MemoryContext caller;            /* where results go */
 
 /* ------------------------------------------------------------------- plans */
 
@@ -55,8 +56,7 @@ rows_begin(Oid schema)
 		watching = true;
 	}
 	caller = CurrentMemoryContext;
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	connected = false;
 	if (plans_stale || plans_schema != schema)
 	{
 		forget_plans();
@@ -65,17 +65,45 @@ rows_begin(Oid schema)
 	}
 }
 
+/* Most of what op_submit() and a turn do needs no statement. */
+static void
+connect(void)
+{
+	if (connected)
+		return;
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	connected = true;
+}
+
 void
 rows_end(void)
 {
-	SPI_finish();
+	MemoryContext old = CurrentMemoryContext;
+
+	if (connected)
+		SPI_finish();
+	connected = false;
+	MemoryContextSwitchTo(old);
+}
+
+RowsState
+rows_state(void)
+{
+	return (RowsState){caller, connected};
+}
+
+void
+rows_back_to(RowsState state)
+{
+	caller = state.context;
+	connected = state.connected;
 }
 
 static SPIPlanPtr
 plan_of(StatementId id)
 {
 	const Statement *s = &statements[id];
-	Oid              rows_type = RECORDARRAYOID;
 	const char      *schema;
 	StringInfoData   text;
 	SPIPlanPtr       plan;
@@ -91,8 +119,7 @@ plan_of(StatementId id)
 		else
 			appendStringInfoChar(&text, *c);
 	}
-	plan = s->rows ? SPI_prepare(text.data, 1, &rows_type)
-				   : SPI_prepare(text.data, s->nargs, (Oid *) s->args);
+	plan = SPI_prepare(text.data, s->nargs, (Oid *) s->args);
 	if (!plan || SPI_keepplan(plan) != 0)
 		elog(ERROR, "could not prepare \"%s\": %s", text.data,
 			 SPI_result_code_string(SPI_result));
@@ -104,11 +131,15 @@ plan_of(StatementId id)
 uint64
 rows_run_as(StatementId id, Datum *values, const char *nulls, bool read_only)
 {
-	/* A trigger of the user's may come back here, even by an error that it catches. */
-	MemoryContext mine = caller;
-	int           result = SPI_execute_plan(plan_of(id), values, nulls, read_only, 0);
+	MemoryContext old = CurrentMemoryContext; /* SPI leaves its own */
+	RowsState     mine;
+	int           result;
 
-	caller = mine;
+	connect();
+	mine = rows_state();
+	result = SPI_execute_plan(plan_of(id), values, nulls, read_only, 0);
+	rows_back_to(mine);
+	MemoryContextSwitchTo(old);
 	if (result < 0)
 		elog(ERROR, "statement %d failed: %s", id, SPI_result_code_string(result));
 	return SPI_processed;
@@ -124,24 +155,6 @@ void
 rows_done(void)
 {
 	SPI_freetuptable(SPI_tuptable);
-}
-
-/* ----------------------------------------------------------------- arrays */
-
-/* Runs a statement whose parameters are all arrays but `extra`, appended; or one
- * array of rows. */
-uint64
-rows_run_columns(StatementId id, const Column *columns, int ncolumns, Datum extra)
-{
-	Datum values[MAX_ARGS];
-
-	if (statements[id].rows)
-		values[0] = columns_rows(columns, ncolumns);
-	for (int i = 0; i < ncolumns && !statements[id].rows; i++)
-		values[i] = column_array(&columns[i]);
-	if (statements[id].nargs > ncolumns)
-		values[ncolumns] = extra;
-	return rows_run(id, values, NULL);
 }
 
 /* ----------------------------------------------------------------- results */
@@ -247,19 +260,17 @@ row_varlena(uint64 row, int column)
 char **
 row_texts(uint64 row, int column, int *count)
 {
-	bool   null;
-	Datum  value = row_datum(row, column, &null);
-	Datum *elements;
-	char **texts;
+	bool          null;
+	Datum         value = row_datum(row, column, &null);
+	MemoryContext old;
+	char        **texts;
 
 	*count = 0;
 	if (null)
 		return NULL;
-	deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT,
-					  &elements, NULL, count);
-	texts = rows_alloc(sizeof(char *) * *count);
-	for (int i = 0; i < *count; i++)
-		texts[i] = text_of(elements[i]);
+	old = MemoryContextSwitchTo(caller);
+	texts = texts_of(value, count);
+	MemoryContextSwitchTo(old);
 	return texts;
 }
 
@@ -307,14 +318,18 @@ rows_schema(void)
 int
 rows_fetch(StatementId id, const char *name, int max, MemoryContext context)
 {
-	Portal cursor = SPI_cursor_find(name);
+	MemoryContext old = CurrentMemoryContext;
+	Portal        cursor;
 
+	connect();
+	cursor = SPI_cursor_find(name);
 	caller = context;
 	if (!cursor)
 		cursor = SPI_cursor_open(name, plan_of(id), NULL, NULL, false);
 	SPI_cursor_fetch(cursor, true, max);
 	if (SPI_processed == 0)
 		SPI_cursor_close(cursor);
+	MemoryContextSwitchTo(old);
 	return (int) SPI_processed;
 }
 
@@ -330,6 +345,7 @@ rows_begin_nonatomic(Oid schema)
 	execute_schema = schema;
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
+	connected = true;
 }
 
 void
@@ -341,12 +357,12 @@ rows_commit(void)
 Datum
 rows_call(const char *format, int nargs, Oid *types, Datum *values, const char *nulls)
 {
-	MemoryContext mine = caller; /* what is called comes back here */
-	const char   *schema = quote_identifier(get_namespace_name(execute_schema));
+	RowsState   mine = rows_state(); /* what is called comes back here */
+	const char *schema = quote_identifier(get_namespace_name(execute_schema));
 	int result = SPI_execute_with_args(psprintf(format, schema), nargs, types, values,
 									   nulls, false, 0);
 
-	caller = mine;
+	rows_back_to(mine);
 	if (result < 0 || SPI_processed != 1)
 		elog(ERROR, "could not call: %s", SPI_result_code_string(result));
 	return PointerGetDatum(row_varlena(0, 1));

@@ -14,6 +14,17 @@
 extern void rows_begin(Oid schema);
 extern void rows_end(void);
 
+/* Whatever runs a trigger of the user's may come back here, even by an error that
+ * the trigger catches: it keeps the state and goes back to it. */
+typedef struct RowsState
+{
+	MemoryContext context;
+	bool          connected;
+} RowsState;
+
+extern RowsState rows_state(void);
+extern void      rows_back_to(RowsState state);
+
 /* Run a statement; the number of its rows, which rows_done() forgets. */
 extern uint64 rows_run(StatementId id, Datum *values, const char *nulls);
 extern uint64 rows_run_as(StatementId id, Datum *values, const char *nulls,

@@ -7,47 +7,6 @@
 
 #include "catalog/pg_type.h"
 
-#define OPERATION_COLUMNS                                                                \
-	"o.op_id, o.action, o.provider, o.state, o.tainted, o.sealed, o.contradiction, "     \
-	"o.adopted, o.generation, o.attempts, o.tries, o.trying_since, o.first_sent_at, "    \
-	"o.last_sent_at, o.external_id, o.failed_ids, o.reason, o.args_hash, o.created_at, " \
-	"o.xmin, o.ctid, o.lease_until"
-
-#define SAVE_OPERATIONS(source)                                                       \
-	"UPDATE @.op_operation AS o"                                                      \
-	"   SET state = u.state, tainted = u.tainted, sealed = u.sealed,"                 \
-	"       contradiction = u.contradiction, attempts = u.attempts, tries = u.tries," \
-	"       trying_since = u.trying_since, first_sent_at = u.first_sent_at,"          \
-	"       last_sent_at = u.last_sent_at, settled_at = u.settled_at, reason = "      \
-	"u.reason,"                                                                       \
-	"       external_id = coalesce(u.external_id, o.external_id),"                    \
-	"       failed_ids = CASE WHEN u.failed_id IS NULL OR u.failed_id = ANY "         \
-	"(o.failed_ids)"                                                                  \
-	"                         THEN o.failed_ids"                                      \
-	"                         ELSE array_append(o.failed_ids, u.failed_id) END"       \
-	"  FROM " source
-
-#define SAVE_COLUMNS                                                           \
-	"unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)" \
-	" AS u (op_id, state, tainted, sealed, contradiction, attempts, tries, "   \
-	"trying_since,"                                                            \
-	" first_sent_at, last_sent_at, settled_at, reason, external_id, failed_id, row)"
-
-/* One function scan instead of fifteen: half the cost of bringing rows in. */
-#define SAVE_ROWS                                                                        \
-	"unnest($1) AS u (op_id text, state text, tainted boolean, sealed text,"             \
-	" contradiction boolean, attempts integer, tries integer, trying_since timestamptz," \
-	" first_sent_at timestamptz, last_sent_at timestamptz, settled_at timestamptz,"      \
-	" reason text, external_id text, failed_id text, row tid)"
-
-#define SAVE_TYPES                                                                \
-	{                                                                             \
-		TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, TEXTARRAYOID, BOOLARRAYOID,     \
-			INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, \
-			TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID, \
-			TEXTARRAYOID, TIDARRAYOID                                             \
-	}
-
 const Statement statements[STMT_COUNT] = {
 	[STMT_SPEC] = {"SELECT @._op_spec($1)", 1, {TEXTOID}},
 	[STMT_ACTIONS] = {"SELECT name FROM @.op_action ORDER BY name", 0, {0}},
@@ -61,47 +20,13 @@ const Statement statements[STMT_COUNT] = {
 					 "  FROM @.op_attempt WHERE op_id = $1",
 					 2,
 					 {TEXTOID, TEXTOID}},
-	[STMT_PROVIDERS] =
-		{"SELECT p.name, p.paused, coalesce(p.spec ->> 'concurrency',"
-		 "                                  f.spec -> 'provider' ->> 'concurrency',"
-		 "                                  '64')::integer"
-		 "  FROM @.op_provider AS p LEFT JOIN @.op_profile AS f ON f.name = p.profile",
-		 0,
-		 {0}},
-	[STMT_BIRTH] =
-		{"WITH o AS ("
-		 " INSERT INTO @.op_operation (op_id, action, provider, state, args_hash, run_id,"
-		 "                             lane, submitted_by, created_at)"
-		 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-		 " ON CONFLICT (op_id) DO NOTHING RETURNING op_id"
-		 "), r AS ("
-		 " INSERT INTO @.op_request (op_id, generation, args, key, method, url, headers, "
-		 "body,"
-		 "                           step, tool_call_id, dedupe_key, traceparent,"
-		 "                           not_before, not_after, cost)"
-		 " SELECT o.op_id, 1, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, "
-		 "$21, $22"
-		 "   FROM o"
-		 "), d AS ("
-		 " INSERT INTO @.op_due (op_id, provider, step, due_at)"
-		 " SELECT o.op_id, $3, $23, $24 FROM o WHERE $23 IS NOT NULL"
-		 ") SELECT 1 FROM o",
-		 24,
-		 {TEXTOID, TEXTOID,        TEXTOID,        TEXTOID,    BYTEAOID, TEXTOID,
-		  TEXTOID, TEXTOID,        TIMESTAMPTZOID, JSONBOID,   TEXTOID,  TEXTOID,
-		  TEXTOID, TEXTARRAYOID,   BYTEAOID,       TEXTOID,    TEXTOID,  TEXTOID,
-		  TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, NUMERICOID, TEXTOID,  TIMESTAMPTZOID}},
-	[STMT_READ] = {"SELECT " OPERATION_COLUMNS
-				   " FROM @.op_operation AS o WHERE o.op_id = $1",
-				   1,
-				   {TEXTOID}},
-	[STMT_LOCK] = {"SELECT " OPERATION_COLUMNS
-				   " FROM @.op_operation AS o WHERE o.op_id = $1 FOR NO KEY UPDATE",
-				   1,
-				   {TEXTOID}},
-	[STMT_DUE_AT] = {"SELECT d.due_at FROM @.op_due AS d WHERE d.op_id = $1",
-					 1,
-					 {TEXTOID}},
+	[STMT_CONCURRENCY] =
+		{"SELECT coalesce(p.spec ->> 'concurrency',"
+		 "                f.spec -> 'provider' ->> 'concurrency', '64')::integer"
+		 "  FROM @.op_provider AS p LEFT JOIN @.op_profile AS f ON f.name = p.profile"
+		 " WHERE p.name = $1",
+		 1,
+		 {TEXTOID}},
 	[STMT_NUDGE] = {"INSERT INTO @.op_nudge (op_id, at) VALUES ($1, $2)",
 					2,
 					{TEXTOID, TIMESTAMPTZOID}},
@@ -119,102 +44,6 @@ const Statement statements[STMT_COUNT] = {
 					  "                           FOR UPDATE SKIP LOCKED))",
 					  3,
 					  {INT8ARRAYOID, TIMESTAMPTZOID, INT8OID}},
-	[STMT_HOMES] = {"SELECT system_identifier, database_oid, extension_oid, timeline, "
-					"control_inode, retired"
-					"  FROM @.op_control",
-					0,
-					{0}},
-	[STMT_TAKE_DUE] =
-		{"SELECT d.op_id, d.provider, d.step, d.ctid, d.due_at"
-		 "  FROM unnest($1, $2, $3, $4) AS p (provider, step, places, since)"
-		 " CROSS JOIN LATERAL (SELECT q.op_id, q.provider, q.step, q.ctid, q.due_at"
-		 "                       FROM @.op_due AS q"
-		 "                      WHERE q.provider = p.provider AND q.step = p.step"
-		 "                        AND q.due_at >= p.since AND q.due_at <= $5"
-		 "                        AND q.op_id <> ALL ($6)"
-		 "                      ORDER BY q.due_at LIMIT p.places FOR UPDATE SKIP LOCKED) "
-		 "AS d"
-		 " LIMIT $7",
-		 7,
-		 {TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID,
-		  TEXTARRAYOID, INT8OID}},
-	[STMT_NEXT_DUE] = {"SELECT min(d.due_at)"
-					   "  FROM unnest($1, $2) AS p (provider, step)"
-					   " CROSS JOIN LATERAL (SELECT q.due_at FROM @.op_due AS q"
-					   "                      WHERE q.provider = p.provider AND q.step = "
-					   "p.step AND q.due_at > $3"
-					   "                      ORDER BY q.due_at LIMIT 1) AS d",
-					   3,
-					   {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}},
-	[STMT_LOCK_OPERATIONS] = {"SELECT " OPERATION_COLUMNS
-							  " FROM @.op_operation AS o WHERE o.op_id = ANY ($1)"
-							  " FOR NO KEY UPDATE SKIP LOCKED",
-							  1,
-							  {TEXTARRAYOID}},
-	[STMT_LOCK_DUE] =
-		{"SELECT d.op_id, d.ctid FROM @.op_due AS d WHERE d.op_id = ANY ($1) FOR "
-		 "UPDATE SKIP LOCKED",
-		 1,
-		 {TEXTARRAYOID}},
-	[STMT_HAVE_DUE] = {"SELECT d.op_id FROM @.op_due AS d WHERE d.op_id = ANY ($1)",
-					   1,
-					   {TEXTARRAYOID}},
-	[STMT_REQUESTS] =
-		{"SELECT r.op_id, r.generation, r.args, r.method, r.url, r.headers, r.body, "
-		 "r.not_after"
-		 "  FROM unnest($1, $2) AS u (op_id, generation)"
-		 " CROSS JOIN LATERAL (SELECT * FROM @.op_request AS q"
-		 "                      WHERE q.op_id = u.op_id AND q.generation = u.generation"
-		 "                     OFFSET 0) AS r",
-		 2,
-		 {TEXTARRAYOID, INT4ARRAYOID}},
-	/* By ctid: a join by key may be planned from the wrong side while the table's
-	 * statistics are old, and the rows are locked, so they stay where they are. */
-	[STMT_SAVE] = {SAVE_OPERATIONS(SAVE_ROWS) " WHERE o.ctid = u.row", 15, SAVE_TYPES,
-				   true},
-	/* In a session, whose planner may do as it likes: by key, which is safe from
-	 * either side for one row. */
-	[STMT_SAVE_ONE] = {SAVE_OPERATIONS(SAVE_COLUMNS) " WHERE o.op_id = ANY ($1)", 15,
-					   SAVE_TYPES},
-	[STMT_PLAN_NOTHING] = {"DELETE FROM @.op_due WHERE ctid = ANY ($1)",
-						   1,
-						   {TIDARRAYOID}},
-	[STMT_PLAN_UPDATE] =
-		{"UPDATE @.op_due AS d SET step = u.step, due_at = u.due_at, epoch = u.epoch"
-		 "  FROM unnest($1, $2, $3, $4) AS u (row, step, due_at, epoch)"
-		 " WHERE d.ctid = u.row",
-		 4,
-		 {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID}},
-	[STMT_DEFER] = {"UPDATE @.op_due SET due_at = $2 WHERE ctid = ANY ($1)",
-					2,
-					{TIDARRAYOID, TIMESTAMPTZOID}},
-	[STMT_PLAN_INSERT] = {"INSERT INTO @.op_due (op_id, provider, step, due_at, epoch)"
-						  " SELECT * FROM unnest($1, $2, $3, $4, $5)",
-						  5,
-						  {TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID,
-						   INT8ARRAYOID}},
-	[STMT_RECORD] =
-		{"INSERT INTO @.op_attempt (op_id, n, kind, generation, started_at, finished_at, "
-		 "verdict,"
-		 "       reason, external_id, http_status, curl_code, bytes_sent, peer, "
-		 "connect_us,"
-		 "       first_byte_us, total_us, retry_after, request_id, response_headers,"
-		 "       response_body, error, pages)"
-		 " SELECT * FROM unnest($1) AS u (op_id text, n integer, kind text,"
-		 "       generation integer, started_at timestamptz, finished_at timestamptz,"
-		 "       verdict text, reason text, external_id text, http_status integer,"
-		 "       curl_code integer, bytes_sent bigint, peer text, connect_us integer,"
-		 "       first_byte_us integer, total_us integer, retry_after integer,"
-		 "       request_id text, response_headers bytea, response_body bytea,"
-		 "       error text, pages integer)",
-		 22,
-		 {TEXTARRAYOID,        INT4ARRAYOID,        TEXTARRAYOID,  INT4ARRAYOID,
-		  TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID,  TEXTARRAYOID,
-		  TEXTARRAYOID,        INT4ARRAYOID,        INT4ARRAYOID,  INT8ARRAYOID,
-		  TEXTARRAYOID,        INT4ARRAYOID,        INT4ARRAYOID,  INT4ARRAYOID,
-		  INT4ARRAYOID,        TEXTARRAYOID,        BYTEAARRAYOID, BYTEAARRAYOID,
-		  TEXTARRAYOID,        INT4ARRAYOID},
-		 true},
 	[STMT_PAUSE] =
 		{"UPDATE @.op_provider SET paused = true, paused_at = $2, paused_note = $3"
 		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_provider"
@@ -232,11 +61,6 @@ const Statement statements[STMT_COUNT] = {
 						  "a.op_id = $1 AND a.kind = 'lookup'",
 						  1,
 						  {TEXTOID}},
-	[STMT_REQUEST] = {"SELECT r.op_id, r.generation, r.args, r.method, r.url, r.headers,"
-					  "       r.body, r.not_after, r.key, r.not_before, r.traceparent"
-					  "  FROM @.op_request AS r WHERE r.op_id = $1 AND r.generation = $2",
-					  2,
-					  {TEXTOID, INT4OID}},
 	/* What SAVE leaves alone, and a new generation does not inherit. */
 	[STMT_NEXT_GENERATION] =
 		{"UPDATE @.op_operation SET generation = $2, adopted = $3, external_id = NULL"
@@ -296,9 +120,8 @@ const Statement statements[STMT_COUNT] = {
 		 0,
 		 {0}},
 	[STMT_ADOPT_SCAN] =
-		{"SELECT " OPERATION_COLUMNS ","
-		 "       (SELECT r.not_after FROM @.op_request AS r"
-		 "         WHERE r.op_id = o.op_id AND r.generation = o.generation)"
+		{"SELECT o.ctid, (SELECT r.not_after FROM @.op_request AS r"
+		 "                 WHERE r.op_id = o.op_id AND r.generation = o.generation)"
 		 "  FROM @.op_operation AS o WHERE o.state NOT IN ('confirmed', 'cancelled')"
 		 " FOR NO KEY UPDATE OF o",
 		 0,
@@ -320,7 +143,4 @@ const Statement statements[STMT_COUNT] = {
 		 " SELECT u.op_id, $2, 'adopt', $3 FROM unnest($1) AS u (op_id)",
 		 3,
 		 {TEXTARRAYOID, TEXTOID, TEXTOID}},
-	[STMT_AGENDA] = {"SELECT d.step, d.due_at FROM @.op_due AS d WHERE d.op_id = $1",
-					 1,
-					 {TEXTOID}},
 };

@@ -1,8 +1,9 @@
 /*
  * statements.h - every statement of the ledger, by name.
  *
- * Those of the worker take arrays and reach rows by key or ctid alone, so that no
- * statistics can tip their plans, and lock with SKIP LOCKED before they write.
+ * Those of the worker reach rows by key or ctid alone, so that no statistics can tip
+ * their plans, and lock with SKIP LOCKED before they write. What op_submit() and
+ * every turn do needs no statement: tuples.h.
  * The caller's search_path is pinned; "@." stands for the extension's schema.
  */
 #ifndef OPL_STATEMENTS_H
@@ -10,14 +11,13 @@
 
 #include "postgres.h"
 
-#define MAX_ARGS 24
+#define MAX_ARGS 8
 
 typedef struct Statement
 {
 	const char *text;
 	int         nargs;
 	Oid         args[MAX_ARGS];
-	bool        rows; /* $1 is one array of rows, whose columns args lists as arrays */
 } Statement;
 
 typedef enum StatementId
@@ -27,34 +27,15 @@ typedef enum StatementId
 	STMT_ACTIONS_OF,
 	STMT_WITH_OBJECT,
 	STMT_EVENTS,
-	STMT_PROVIDERS,
-	STMT_BIRTH,
-	STMT_READ,
-	STMT_LOCK,
-	STMT_DUE_AT,
+	STMT_CONCURRENCY,
 	STMT_NUDGE,
 	STMT_OFF_AGENDA,
-	STMT_PLAN_NOTHING,
 	STMT_EVENT,
 	STMT_EPOCH,
 	STMT_RECOVER,
-	STMT_HOMES,
-	STMT_TAKE_DUE,
-	STMT_NEXT_DUE,
-	STMT_LOCK_OPERATIONS,
-	STMT_LOCK_DUE,
-	STMT_HAVE_DUE,
-	STMT_REQUESTS,
-	STMT_SAVE,
-	STMT_SAVE_ONE,
-	STMT_PLAN_UPDATE,
-	STMT_DEFER,
-	STMT_PLAN_INSERT,
-	STMT_RECORD,
 	STMT_PAUSE,
 	STMT_TAKE_NUDGES,
 	STMT_LAST_LOOKUP,
-	STMT_REQUEST,
 	STMT_NEXT_GENERATION,
 	STMT_NEXT_REQUEST,
 	STMT_HELD_DIGEST,
@@ -68,7 +49,6 @@ typedef enum StatementId
 	STMT_ADOPT_SCAN,
 	STMT_ADOPT_SAVE,
 	STMT_ADOPT_EVENTS,
-	STMT_AGENDA,
 	STMT_COUNT
 } StatementId;
 

@@ -253,6 +253,28 @@ hold_or_go(const LedgerBirth *birth, const Action *action)
 		wake_worker_at_commit();
 }
 
+/* Of whoever was faster; but our snapshot may be older, or a trigger said no. */
+static LedgerOperation *
+read_first(const char *op_id)
+{
+	LedgerOperation *operation = ledger_read(op_id, false);
+
+	if (operation)
+		return operation;
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to concurrent update"),
+				 errdetail("Operation \"%s\" was submitted after this transaction began.",
+						   op_id)));
+	ereport(ERROR,
+			(errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+			 errmsg("operation \"%s\" was not recorded: a trigger on op_operation "
+					"refused the row",
+					op_id),
+			 errhint("op_ledger has no such trigger; \\d op_operation lists them.")));
+}
+
 /* False: somebody was faster. */
 static bool
 insert(LedgerBirth *birth, const Action *action)
@@ -275,17 +297,18 @@ op_submit(PG_FUNCTION_ARGS)
 	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
 	action = action_get(birth.action);
 	check(&birth, action);
-	is_new = !ledger_has(birth.op_id) && insert(&birth, action);
-	if (is_new)
+	operation = ledger_read(birth.op_id, false);
+	if (!operation && insert(&birth, action))
 	{
+		is_new = true;
 		hold_or_go(&birth, action);
 		due_at = birth.born.due_at;
 	}
 	else
 	{
-		operation = ledger_read(birth.op_id, false);
+		is_new = false;
 		if (!operation)
-			elog(ERROR, "operation \"%s\" exists and cannot be read", birth.op_id);
+			operation = read_first(birth.op_id);
 		check_same(&birth, operation);
 		nudge(operation);
 		due_at = opl_state_ended(operation->op.state) ? OPL_NEVER

@@ -1,0 +1,505 @@
+/*
+ * tuples.c - rows by key, read, locked and written without a statement.
+ */
+#include "postgres.h"
+
+#include "tuples.h"
+
+#include "access/genam.h"
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "columns.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "compat.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+struct Tuples
+{
+	Relation        relation;
+	Relation        index;
+	IndexScanDesc   scan; /* by the index, or */
+	TableScanDesc   walk; /* through the table */
+	int             nkeys;
+	TupleTableSlot *found; /* the present row */
+	CommandId       command;
+
+	/* of a writer; NULL for a reader */
+	EState         *estate;
+	ResultRelInfo  *target;
+	TupleTableSlot *written;
+	EPQState        recheck; /* asked for, never used: rows are locked before */
+};
+
+static bool wrote = false; /* since the last command ended */
+
+/* ----------------------------------------------------------------- commands */
+
+void
+tuples_begin(bool snapshot_of_caller)
+{
+	if (!snapshot_of_caller)
+	{
+		CommandCounterIncrement();
+		PushActiveSnapshot(GetTransactionSnapshot());
+	}
+	else
+		PushActiveSnapshot(GetActiveSnapshot());
+}
+
+/* What was written can be seen from now on. */
+void
+tuples_end(void)
+{
+	PopActiveSnapshot();
+	if (wrote)
+		CommandCounterIncrement();
+	wrote = false;
+}
+
+/* ------------------------------------------------------------------- tables */
+
+static void
+check_shape(Relation relation, const Shape *shape)
+{
+	TupleDesc descriptor = RelationGetDescr(relation);
+
+	for (int i = 0; i < shape->ncolumns; i++)
+	{
+		if (i >= descriptor->natts ||
+			strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), shape->columns[i]) !=
+				0)
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+							errmsg("column %d of table \"%s\" is not \"%s\"", i + 1,
+								   shape->table, shape->columns[i]),
+							errhint("Columns of its tables are where op_ledger put them. "
+									"Is an ALTER EXTENSION op_ledger UPDATE due?")));
+	}
+}
+
+static Oid
+index_of(Oid schema, Relation relation, const Shape *shape)
+{
+	return shape->index ? get_relname_relid(shape->index, schema)
+						: opl_primary_key(relation);
+}
+
+static Bitmapset *
+columns_of(uint64 mask)
+{
+	Bitmapset *columns = NULL;
+
+	for (int i = 1; mask >> i != 0; i++)
+	{
+		if (mask & (UINT64CONST(1) << i))
+			columns = bms_add_member(columns, i - FirstLowInvalidHeapAttributeNumber);
+	}
+	return columns;
+}
+
+/* What the executor needs to write one table. */
+static void
+begin_writing(Tuples *t, const Shape *shape)
+{
+	MemoryContext old;
+
+	t->estate = CreateExecutorState();
+	old = MemoryContextSwitchTo(t->estate->es_query_cxt);
+	t->written =
+		MakeSingleTupleTableSlot(RelationGetDescr(t->relation), &TTSOpsHeapTuple);
+	t->target = makeNode(ResultRelInfo);
+	opl_init_range_table(t->estate, t->relation, columns_of(shape->updated));
+	InitResultRelInfo(t->target, t->relation, 1, NULL, 0);
+	t->estate->es_opened_result_relations =
+		lappend(t->estate->es_opened_result_relations, t->target);
+	t->estate->es_snapshot = GetActiveSnapshot();
+	t->estate->es_output_cid = t->command;
+	ExecOpenIndices(t->target, true);
+	opl_recheck_init(&t->recheck, t->estate);
+	AfterTriggerBeginQuery();
+	MemoryContextSwitchTo(old);
+}
+
+Tuples *
+tuples_open(Oid schema, const Shape *shape, TuplesTo to)
+{
+	static const LOCKMODE lockmodes[] = {
+		[TUPLES_TO_READ] = AccessShareLock,
+		[TUPLES_TO_LOCK] = RowShareLock,
+		[TUPLES_TO_WRITE] = RowExclusiveLock,
+	};
+	Tuples *t = palloc0(sizeof(Tuples));
+
+	t->relation = table_open(get_relname_relid(shape->table, schema), lockmodes[to]);
+	check_shape(t->relation, shape);
+	t->index = index_open(index_of(schema, t->relation, shape), lockmodes[to]);
+	t->found = table_slot_create(t->relation, NULL);
+	if (to != TUPLES_TO_READ)
+		t->command = GetCurrentCommandId(true);
+	if (to == TUPLES_TO_WRITE)
+		begin_writing(t, shape);
+	return t;
+}
+
+static void
+end_scan(Tuples *t)
+{
+	if (t->scan)
+		index_endscan(t->scan);
+	if (t->walk)
+		table_endscan(t->walk);
+	t->scan = NULL;
+	t->walk = NULL;
+}
+
+static void
+end_writing(Tuples *t)
+{
+	AfterTriggerEndQuery(t->estate);
+	EvalPlanQualEnd(&t->recheck);
+	ExecDropSingleTupleTableSlot(t->written);
+	ExecResetTupleTable(t->estate->es_tupleTable, false);
+	ExecCloseResultRelations(t->estate);
+	FreeExecutorState(t->estate);
+}
+
+/* The locks on the tables stay until the transaction ends. */
+void
+tuples_close(Tuples *t)
+{
+	end_scan(t);
+	ExecDropSingleTupleTableSlot(t->found);
+	if (t->estate)
+		end_writing(t);
+	index_close(t->index, NoLock);
+	table_close(t->relation, NoLock);
+	pfree(t);
+}
+
+/* ------------------------------------------------------------------ finding */
+
+static void
+init_key(Tuples *t, ScanKey scan_key, const TuplesKey *key)
+{
+	static const struct
+	{
+		StrategyNumber strategy;
+		Oid            type;
+		RegProcedure   function;
+	} how[] = {
+		[TUPLES_TEXT] = {BTEqualStrategyNumber, TEXTOID, F_TEXTEQ},
+		[TUPLES_INT] = {BTEqualStrategyNumber, INT4OID, F_INT4EQ},
+		[TUPLES_FROM] = {BTGreaterEqualStrategyNumber, TIMESTAMPTZOID, F_TIMESTAMPTZ_GE},
+		[TUPLES_UNTIL] = {BTLessEqualStrategyNumber, TIMESTAMPTZOID, F_TIMESTAMPTZ_LE},
+		[TUPLES_LATER_THAN] = {BTGreaterStrategyNumber, TIMESTAMPTZOID, F_TIMESTAMPTZ_GT},
+	};
+
+	ScanKeyEntryInitialize(scan_key, 0, key->column, how[key->is].strategy,
+						   how[key->is].type, t->index->rd_indcollation[key->column - 1],
+						   how[key->is].function, key->value);
+}
+
+void
+tuples_find(Tuples *t, const TuplesKey *keys, int nkeys)
+{
+	ScanKeyData scan_keys[TUPLES_KEYS];
+
+	if (!t->scan || t->nkeys != nkeys)
+	{
+		end_scan(t);
+		t->scan = opl_index_beginscan(t->relation, t->index, GetActiveSnapshot(), nkeys);
+		t->nkeys = nkeys;
+	}
+	for (int i = 0; i < nkeys; i++)
+		init_key(t, &scan_keys[i], &keys[i]);
+	index_rescan(t->scan, scan_keys, nkeys, NULL, 0);
+}
+
+void
+tuples_all(Tuples *t)
+{
+	end_scan(t);
+	t->walk = table_beginscan(t->relation, GetActiveSnapshot(), 0, NULL);
+}
+
+bool
+tuples_next(Tuples *t)
+{
+	if (t->walk)
+		return table_scan_getnextslot(t->walk, ForwardScanDirection, t->found);
+	return index_getnext_slot(t->scan, ForwardScanDirection, t->found);
+}
+
+/* Only a session in REPEATABLE READ or SERIALIZABLE comes here. */
+static void
+refuse_newer(void)
+{
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+						errmsg("could not serialize access due to concurrent update")));
+}
+
+bool
+tuples_lock(Tuples *t, TuplesLock how, LockWaitPolicy wait)
+{
+	LockTupleMode mode =
+		how == TUPLES_KEEP_KEY ? LockTupleNoKeyExclusive : LockTupleExclusive;
+	uint8 flags = IsolationUsesXactSnapshot() ? 0 : TUPLE_LOCK_FLAG_FIND_LAST_VERSION;
+	ItemPointerData row = t->found->tts_tid;
+	TM_FailureData  failure;
+
+	switch (table_tuple_lock(t->relation, &row, GetActiveSnapshot(), t->found, t->command,
+							 mode, wait, flags, &failure))
+	{
+		case TM_Ok:
+			return true;
+		case TM_Updated:
+		case TM_Deleted:
+			refuse_newer();
+			return false;
+		case TM_WouldBlock:
+		case TM_SelfModified: /* a trigger of this command was faster */
+			return false;
+		default:
+			elog(ERROR, "a row of \"%s\" cannot be locked",
+				 RelationGetRelationName(t->relation));
+	}
+}
+
+void
+tuples_go(Tuples *t, const ItemPointerData *row)
+{
+	ItemPointerData copy = *row;
+
+	if (!table_tuple_fetch_row_version(t->relation, &copy, SnapshotAny, t->found))
+		elog(ERROR, "a row of \"%s\" is gone though it was locked",
+			 RelationGetRelationName(t->relation));
+}
+
+/* ------------------------------------------------------------------- fields */
+
+Datum
+tuples_datum(Tuples *t, int column, bool *null)
+{
+	return slot_getattr(t->found, column, null);
+}
+
+char *
+tuples_text(Tuples *t, int column)
+{
+	bool  null;
+	Datum value = tuples_datum(t, column, &null);
+
+	return null ? NULL : TextDatumGetCString(value);
+}
+
+void
+tuples_name(Tuples *t, int column, char *buffer, size_t size)
+{
+	bool  null;
+	Datum value = tuples_datum(t, column, &null);
+
+	buffer[0] = '\0';
+	if (!null)
+		text_to_cstring_buffer(DatumGetTextPP(value), buffer, size);
+}
+
+int
+tuples_int(Tuples *t, int column)
+{
+	bool  null;
+	Datum value = tuples_datum(t, column, &null);
+
+	return null ? 0 : DatumGetInt32(value);
+}
+
+int64
+tuples_bigint(Tuples *t, int column)
+{
+	bool  null;
+	Datum value = tuples_datum(t, column, &null);
+
+	return null ? 0 : DatumGetInt64(value);
+}
+
+bool
+tuples_bool(Tuples *t, int column)
+{
+	bool  null;
+	Datum value = tuples_datum(t, column, &null);
+
+	return !null && DatumGetBool(value);
+}
+
+TimestampTz
+tuples_time(Tuples *t, int column)
+{
+	bool  null;
+	Datum value = tuples_datum(t, column, &null);
+
+	return null ? DT_NOBEGIN : DatumGetTimestampTz(value);
+}
+
+void *
+tuples_varlena(Tuples *t, int column)
+{
+	bool  null;
+	Datum value = tuples_datum(t, column, &null);
+
+	return null ? NULL : PG_DETOAST_DATUM_COPY(value);
+}
+
+char **
+tuples_texts(Tuples *t, int column, int *count)
+{
+	bool  null;
+	Datum value = tuples_datum(t, column, &null);
+
+	*count = 0;
+	return null ? NULL : texts_of(value, count);
+}
+
+ItemPointerData
+tuples_row(Tuples *t)
+{
+	return t->found->tts_tid;
+}
+
+TransactionId
+tuples_xmin(Tuples *t)
+{
+	bool null;
+
+	return DatumGetTransactionId(
+		slot_getsysattr(t->found, MinTransactionIdAttributeNumber, &null));
+}
+
+/* ------------------------------------------------------------------ writing */
+
+void
+tuples_new(Tuples *t)
+{
+	ExecClearTuple(t->written);
+	memset(t->written->tts_isnull, true, t->written->tts_tupleDescriptor->natts);
+}
+
+/* By reference: the present row stays where it is until it is written. */
+void
+tuples_copy(Tuples *t)
+{
+	int natts = t->written->tts_tupleDescriptor->natts;
+
+	ExecClearTuple(t->written);
+	slot_getallattrs(t->found);
+	memcpy(t->written->tts_values, t->found->tts_values, natts * sizeof(Datum));
+	memcpy(t->written->tts_isnull, t->found->tts_isnull, natts * sizeof(bool));
+}
+
+void
+tuples_set(Tuples *t, int column, Datum value, bool null)
+{
+	t->written->tts_values[column - 1] = value;
+	t->written->tts_isnull[column - 1] = null;
+}
+
+void
+tuples_set_text(Tuples *t, int column, const char *text)
+{
+	tuples_set(t, column, text ? CStringGetTextDatum(text) : (Datum) 0, text == NULL);
+}
+
+void
+tuples_set_int(Tuples *t, int column, int value)
+{
+	tuples_set(t, column, Int32GetDatum(value), false);
+}
+
+void
+tuples_set_bool(Tuples *t, int column, bool value)
+{
+	tuples_set(t, column, BoolGetDatum(value), false);
+}
+
+void
+tuples_set_time(Tuples *t, int column, TimestampTz at)
+{
+	tuples_set(t, column, TimestampTzGetDatum(at), at == DT_NOBEGIN);
+}
+
+/* The slot holds the new row; what was palloc()ed on the way is short-lived. */
+static void
+store(Tuples *t)
+{
+	wrote = true;
+	ResetPerTupleExprContext(t->estate);
+	ExecStoreVirtualTuple(t->written);
+}
+
+void
+tuples_insert(Tuples *t)
+{
+	store(t);
+	ExecSimpleRelationInsert(t->target, t->estate, t->written);
+}
+
+/* What the executor does for ON CONFLICT DO NOTHING. */
+static bool
+insert_speculatively(Tuples *t, List **recheck)
+{
+	TransactionId xid = GetCurrentTransactionId();
+	uint32        token = SpeculativeInsertionLockAcquire(xid);
+	bool          conflict = false;
+
+	table_tuple_insert_speculative(t->relation, t->written, t->command, 0, NULL, token);
+	*recheck = opl_insert_index_tuples(t->target, t->written, t->estate, &conflict);
+	table_tuple_complete_speculative(t->relation, t->written, token, !conflict);
+	SpeculativeInsertionLockRelease(xid);
+	return !conflict;
+}
+
+bool
+tuples_insert_first(Tuples *t)
+{
+	const TriggerDesc *triggers = t->target->ri_TrigDesc;
+	ItemPointerData    row;
+	List              *recheck;
+
+	store(t);
+	if (triggers && triggers->trig_insert_before_row &&
+		!ExecBRInsertTriggers(t->estate, t->target, t->written))
+		return false;
+	t->written->tts_tableOid = RelationGetRelid(t->relation);
+	ExecConstraints(t->target, t->written, t->estate);
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!opl_check_index_constraints(t->target, t->written, t->estate, &row))
+			return false;
+	} while (!insert_speculatively(t, &recheck));
+	ExecARInsertTriggers(t->estate, t->target, t->written, recheck, NULL);
+	return true;
+}
+
+void
+tuples_update(Tuples *t)
+{
+	store(t);
+	ExecSimpleRelationUpdate(t->target, t->estate, &t->recheck, t->found, t->written);
+}
+
+void
+tuples_delete(Tuples *t)
+{
+	wrote = true;
+	ResetPerTupleExprContext(t->estate);
+	ExecSimpleRelationDelete(t->target, t->estate, &t->recheck, t->found);
+}
