@@ -3,6 +3,7 @@
  *
  * The version is a digest of all that a spec is merged from, so an entry is
  * right exactly as long as its version is the one the present snapshot shows.
+ * Where nothing of the configuration has changed, it need not be looked at.
  */
 #include "postgres.h"
 
@@ -19,6 +20,7 @@
 typedef struct Entry
 {
 	char    name[NAME_SIZE];
+	uint64  edition; /* of the configuration in which it was compared last */
 	Action *action;
 } Entry;
 
@@ -77,8 +79,9 @@ load(const char *name, const char *provider, int64 version)
 	return action;
 }
 
-Action *
-action_find(const char *name)
+/* Compared with the tables; the configuration is of this edition. */
+static Action *
+find_anew(const char *name, uint64 edition)
 {
 	char   *provider;
 	int64   version;
@@ -87,21 +90,34 @@ action_find(const char *name)
 	bool    paused;
 	Action *fresh;
 
-	if (strlen(name) >= NAME_SIZE || !ledger_action(name, &provider, &version, &paused))
+	if (!ledger_action(name, &provider, &version, &paused))
 		return NULL;
 	entry = hash_search(table(), name, HASH_FIND, &found);
-	if (found && entry->action->version == version)
+	if (!found || entry->action->version != version)
 	{
-		entry->action->paused = paused;
-		return entry->action;
+		fresh = load(name, provider, version);
+		entry = hash_search(table(), name, HASH_ENTER, &found);
+		if (found)
+			forget(entry->action);
+		entry->action = fresh;
 	}
-	fresh = load(name, provider, version);
-	fresh->paused = paused;
-	entry = hash_search(table(), name, HASH_ENTER, &found);
-	if (found)
-		forget(entry->action);
-	entry->action = fresh;
-	return fresh;
+	entry->edition = edition;
+	entry->action->paused = paused;
+	return entry->action;
+}
+
+Action *
+action_find(const char *name)
+{
+	uint64 edition = ledger_config_edition();
+	Entry *entry;
+
+	if (strlen(name) >= NAME_SIZE)
+		return NULL;
+	entry = hash_search(table(), name, HASH_FIND, NULL);
+	if (entry && edition != 0 && entry->edition == edition)
+		return entry->action;
+	return find_anew(name, edition);
 }
 
 Action *

@@ -152,6 +152,7 @@ extern Datum ledger_call_submit(text *op_id, text *action, Jsonb *args);
 extern Datum ledger_call_status(text *op_id);
 
 /* ---- configuration */
+extern uint64          ledger_config_edition(void); /* as config_edition() */
 extern bool            ledger_action(const char *action, char **provider, int64 *version,
 									 bool *paused);
 extern Jsonb          *ledger_spec(const char *action);

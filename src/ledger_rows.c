@@ -10,10 +10,10 @@
 #include "ledger.h"
 
 #include "columns.h"
+#include "config.h"
 #include "rows.h"
 #include "tuples.h"
 #include "utils/builtins.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -942,6 +942,12 @@ read_provider(const char *provider, int64 *version, bool *paused)
 	return found;
 }
 
+uint64
+ledger_config_edition(void)
+{
+	return config_edition(rows_schema());
+}
+
 bool
 ledger_action(const char *action, char **provider, int64 *version, bool *paused)
 {
@@ -951,34 +957,6 @@ ledger_action(const char *action, char **provider, int64 *version, bool *paused)
 
 	end(&command);
 	return found;
-}
-
-/* What of a provider changes with its version. */
-typedef struct Known
-{
-	char  name[NAMEDATALEN];
-	int64 version;
-	int   concurrency;
-} Known;
-
-static int
-concurrency_of(const char *provider, int64 version)
-{
-	static HTAB *known = NULL;
-	HASHCTL      how = {.keysize = NAMEDATALEN, .entrysize = sizeof(Known)};
-	Known       *entry;
-	bool         found;
-
-	if (!known)
-		known = hash_create("op_ledger providers", 32, &how, HASH_ELEM | HASH_STRINGS);
-	entry = hash_search(known, provider, HASH_ENTER, &found);
-	if (!found || entry->version != version)
-	{
-		entry->version = 0;
-		entry->concurrency = ledger_concurrency(provider);
-		entry->version = version;
-	}
-	return entry->concurrency;
 }
 
 /* Room for one more. */
@@ -991,43 +969,72 @@ grow(void *rows, int count, int *room, size_t size)
 	return rows ? repalloc(rows, size * *room) : palloc(size * *room);
 }
 
-/* All of them, and what their concurrency depends on. */
 static LedgerProvider *
-read_providers(int *count, int64 **versions)
+read_providers(int *count)
 {
+	Command         command = begin();
 	Tuples         *t = open(&providers, TUPLES_TO_READ);
 	LedgerProvider *read = NULL;
 	int             room = 0;
-	int             more = 0;
 
 	*count = 0;
-	*versions = NULL;
 	tuples_all(t);
 	while (tuples_next(t))
 	{
 		read = grow(read, *count, &room, sizeof(LedgerProvider));
-		*versions = grow(*versions, *count, &more, sizeof(int64));
 		read[*count].name = tuples_text(t, PROVIDER_NAME);
-		read[*count].paused = tuples_bool(t, PROVIDER_PAUSED);
-		(*versions)[(*count)++] =
-			tuples_bigint(t, PROVIDER_VERSION) ^
-			version_of(&profiles, tuples_text(t, PROVIDER_PROFILE), PROFILE_VERSION);
+		read[(*count)++].paused = tuples_bool(t, PROVIDER_PAUSED);
 	}
 	tuples_close(t);
+	end(&command);
+	for (int i = 0; i < *count; i++)
+		read[i].concurrency = ledger_concurrency(read[i].name);
 	return read;
 }
 
+/* What was read of the configuration, for as long as that is of one edition. */
+static struct
+{
+	uint64          edition;
+	MemoryContext   context;
+	LedgerProvider *providers;
+	int             count;
+} kept;
+
+static void
+keep(uint64 edition, const LedgerProvider *read, int n)
+{
+	if (!kept.context)
+		kept.context = AllocSetContextCreate(TopMemoryContext, "op_ledger providers",
+											 ALLOCSET_SMALL_SIZES);
+	kept.edition = 0;
+	MemoryContextReset(kept.context);
+	kept.providers = MemoryContextAlloc(kept.context, sizeof(LedgerProvider) * Max(n, 1));
+	for (int i = 0; i < n; i++)
+	{
+		kept.providers[i] = read[i];
+		kept.providers[i].name = MemoryContextStrdup(kept.context, read[i].name);
+	}
+	kept.count = n;
+	kept.edition = edition;
+}
+
+/* Valid until the next call. */
 LedgerProvider *
 ledger_providers(int *count)
 {
-	Command         command = begin();
-	int64          *versions;
-	LedgerProvider *read = read_providers(count, &versions);
+	uint64          edition = config_edition(rows_schema());
+	LedgerProvider *read;
 
-	end(&command);
-	for (int i = 0; i < *count; i++)
-		read[i].concurrency = concurrency_of(read[i].name, versions[i]);
-	return read;
+	if (edition == 0 || edition != kept.edition)
+	{
+		read = read_providers(count);
+		if (edition == 0)
+			return read;
+		keep(edition, read, *count);
+	}
+	*count = kept.count;
+	return kept.providers;
 }
 
 /* -------------------------------------------------------------------- homes */

@@ -220,6 +220,26 @@ CREATE TABLE op_action
 COMMENT ON TABLE op_action IS 'A kind of operation at a provider: what is sent, and what an answer means.';
 COMMENT ON COLUMN op_action.template IS 'the action of the provider''s profile that this one starts from';
 
+-- Sessions keep what they read of these tables until a row of one changes, whoever
+-- writes it: replication, too, which fires triggers for rows only.
+CREATE FUNCTION _op_config_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION _op_config_changed() IS 'Tells all sessions that the configuration has changed.';
+
+DO $$
+DECLARE
+	v_table text;
+BEGIN
+	FOREACH v_table IN ARRAY ARRAY['op_profile', 'op_provider', 'op_action'] LOOP
+		EXECUTE format('CREATE TRIGGER %1$s_changed AFTER INSERT OR UPDATE OR DELETE ON %1$I'
+		               ' FOR EACH ROW EXECUTE FUNCTION _op_config_changed()', v_table);
+		EXECUTE format('CREATE TRIGGER %1$s_emptied AFTER TRUNCATE ON %1$I'
+		               ' FOR EACH STATEMENT EXECUTE FUNCTION _op_config_changed()', v_table);
+		EXECUTE format('ALTER TABLE %1$I ENABLE ALWAYS TRIGGER %1$s_changed', v_table);
+		EXECUTE format('ALTER TABLE %1$I ENABLE ALWAYS TRIGGER %1$s_emptied', v_table);
+	END LOOP;
+END
+$$;
+
 -- Where this ledger may send from. A copy of the database brings its original's
 -- row along and so does not send.
 CREATE TABLE op_control
