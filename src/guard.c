@@ -8,7 +8,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "commands/trigger.h"
 #include "decide.h"
 #include "errors.h"
@@ -40,13 +39,12 @@ static const char *const names[NGUARDED] = {"op_id",      "action",   "provider"
 											"args_hash",  "state",    "sealed",
 											"generation", "attempts", "tries"};
 
-/* The row before and after; the same at an INSERT. */
+/* The row before and after; the same at an INSERT. Slots take a row apart once. */
 typedef struct Passage
 {
-	TupleDesc  descriptor;
-	const int *columns;
-	HeapTuple  before;
-	HeapTuple  after;
+	const int      *columns;
+	TupleTableSlot *before;
+	TupleTableSlot *after;
 } Passage;
 
 static int
@@ -77,10 +75,10 @@ guarded_columns(Relation relation)
 }
 
 static struct varlena *
-value_of(const Passage *p, HeapTuple tuple, int which)
+value_of(const Passage *p, TupleTableSlot *row, int which)
 {
 	bool  null;
-	Datum value = heap_getattr(tuple, p->columns[which], p->descriptor, &null);
+	Datum value = slot_getattr(row, p->columns[which], &null);
 
 	return null ? NULL : PG_DETOAST_DATUM_PACKED(value);
 }
@@ -98,9 +96,9 @@ is_same(const Passage *p, int which)
 
 /* NULL for NULL. */
 static char *
-text_of(const Passage *p, HeapTuple tuple, int which)
+text_of(const Passage *p, TupleTableSlot *row, int which)
 {
-	struct varlena *value = value_of(p, tuple, which);
+	struct varlena *value = value_of(p, row, which);
 
 	return value ? text_to_cstring((text *) value) : NULL;
 }
@@ -145,9 +143,9 @@ refuse_value(const Passage *p, int which)
 
 /* A NULL meets the table's NOT NULL. */
 static OplState
-state_of(const Passage *p, HeapTuple tuple)
+state_of(const Passage *p, TupleTableSlot *row)
 {
-	char    *name = text_of(p, tuple, STATE);
+	char    *name = text_of(p, row, STATE);
 	OplState state = OPL_PENDING;
 
 	if (name && !opl_state_parse(name, &state))
@@ -159,7 +157,7 @@ static void
 check_range(const Passage *p, int which, int least)
 {
 	bool  null;
-	Datum value = heap_getattr(p->after, p->columns[which], p->descriptor, &null);
+	Datum value = slot_getattr(p->after, p->columns[which], &null);
 
 	if (!null && DatumGetInt32(value) < least)
 		refuse_value(p, which);
@@ -193,14 +191,13 @@ _op_guard(PG_FUNCTION_ARGS)
 			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 			 errmsg("_op_guard() is a trigger before INSERT or UPDATE for each row")));
 	update = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
-	p.descriptor = RelationGetDescr(trigger->tg_relation);
 	p.columns = guarded_columns(trigger->tg_relation);
-	p.before = trigger->tg_trigtuple;
-	p.after = update ? trigger->tg_newtuple : trigger->tg_trigtuple;
+	p.before = trigger->tg_trigslot;
+	p.after = update ? trigger->tg_newslot : trigger->tg_trigslot;
 	if (update)
 		check_identity(&p);
 	if (!update || !is_same(&p, STATE))
 		check_arrow(&p, state_of(&p, p.before), state_of(&p, p.after));
 	check_values(&p);
-	return PointerGetDatum(p.after);
+	return PointerGetDatum(update ? trigger->tg_newtuple : trigger->tg_trigtuple);
 }
