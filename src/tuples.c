@@ -106,6 +106,26 @@ columns_of(uint64 mask)
 	return columns;
 }
 
+/* What is switched off need not be asked for each row: to ask, the executor locks
+ * the row once more. The description is our own copy. */
+static void
+leave_out_triggers(ResultRelInfo *target)
+{
+	TriggerDesc *triggers = target->ri_TrigDesc;
+	char         off = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA
+						   ? TRIGGER_FIRES_ON_ORIGIN
+						   : TRIGGER_FIRES_ON_REPLICA;
+
+	for (int i = 0; triggers && i < triggers->numtriggers; i++)
+	{
+		char enabled = triggers->triggers[i].tgenabled;
+
+		if (enabled != TRIGGER_DISABLED && enabled != off)
+			return;
+	}
+	target->ri_TrigDesc = NULL;
+}
+
 /* What the executor needs to write one table. */
 static void
 begin_writing(Tuples *t, const Shape *shape)
@@ -119,6 +139,7 @@ begin_writing(Tuples *t, const Shape *shape)
 	t->target = makeNode(ResultRelInfo);
 	opl_init_range_table(t->estate, t->relation, columns_of(shape->updated));
 	InitResultRelInfo(t->target, t->relation, 1, NULL, 0);
+	leave_out_triggers(t->target);
 	t->estate->es_opened_result_relations =
 		lappend(t->estate->es_opened_result_relations, t->target);
 	t->estate->es_snapshot = GetActiveSnapshot();
