@@ -61,15 +61,16 @@ batch_attempt(Batch *batch, const char *op_id)
 	return attempt;
 }
 
-bool
-batch_changes(const Batch *batch, const char *op_id)
+char **
+batch_changed(const Batch *batch, int *n)
 {
+	char **op_ids = palloc(sizeof(char *) * Max(batch->nchanges, 1));
+
+	*n = batch->nchanges;
 	for (int i = 0; i < batch->nchanges; i++)
-	{
-		if (strcmp(batch->changes[i].op_id, op_id) == 0)
-			return true;
-	}
-	return false;
+		op_ids[i] = (char *) batch->changes[i].op_id;
+	rows_sort(op_ids, *n, sizeof(char *));
+	return op_ids;
 }
 
 TimestampTz
@@ -87,6 +88,19 @@ batch_soonest(const Batch *batch)
 	return soonest;
 }
 
+/* Its answer will look for its rows there. */
+static void
+note_places(Batch *batch)
+{
+	for (int i = 0; i < batch->nclaimed; i++)
+	{
+		const LedgerChange *change = &batch->changes[batch->claimed_by[i]];
+
+		batch->claimed[i]->row = change->row;
+		batch->claimed[i]->due = change->due;
+	}
+}
+
 void
 batch_write(Batch *batch, int64 epoch)
 {
@@ -94,6 +108,7 @@ batch_write(Batch *batch, int64 epoch)
 	{
 		ledger_save(batch->changes, batch->nchanges, batch->now);
 		ledger_plan(batch->changes, batch->nchanges, epoch);
+		note_places(batch);
 	}
 	if (batch->nattempts > 0)
 		ledger_record(batch->attempts, batch->nattempts);

@@ -33,6 +33,8 @@ typedef struct Batch
 	/* done, once it is committed */
 	Exchange *settled[SETTLE_MAX];
 	int       nsettled;
+	Exchange *claimed[CLAIM_MAX];
+	int       claimed_by[CLAIM_MAX]; /* the change that claims it */
 	int       nclaimed;
 	bool      ended; /* an operation ended: tell those who wait */
 } Batch;
@@ -43,7 +45,8 @@ extern Batch *batch_new(TimestampTz now);
 extern LedgerChange  *batch_change(Batch *batch, const LedgerOperation *operation,
 								   const OplDecision *decision);
 extern LedgerAttempt *batch_attempt(Batch *batch, const char *op_id);
-extern bool           batch_changes(const Batch *batch, const char *op_id);
+/* The operations that it changes so far, sorted. */
+extern char **batch_changed(const Batch *batch, int *n);
 /* The first moment that its changes plan something for, infinity: none. */
 extern TimestampTz batch_soonest(const Batch *batch);
 

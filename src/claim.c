@@ -246,10 +246,10 @@ claim(Batch *batch, const LedgerDue *due, LedgerOperation *operation,
 	change->claimed = what != OPL_CLAIM_NOTHING;
 	if (what == OPL_CLAIM_NOTHING)
 		return;
-	flight_prepare(operation, request, action,
-				   what == OPL_CLAIM_SEND ? OPL_STEP_SEND : OPL_STEP_LOOKUP, &decision,
-				   batch->now);
-	batch->nclaimed++;
+	batch->claimed_by[batch->nclaimed] = batch->nchanges - 1;
+	batch->claimed[batch->nclaimed++] = flight_prepare(
+		operation, request, action,
+		what == OPL_CLAIM_SEND ? OPL_STEP_SEND : OPL_STEP_LOOKUP, &decision, batch->now);
 }
 
 /* The actions of one batch are few: each is asked for once. */
@@ -382,7 +382,7 @@ lock_operations(Batch *batch, int *count)
 
 	for (int i = 0; i < batch->ndue; i++)
 		ids[i] = batch->due[i].op_id;
-	operations = ledger_lock_operations(ids, batch->ndue, count);
+	operations = ledger_lock_operations(ids, NULL, batch->ndue, count);
 	rows_sort(operations, *count, sizeof(LedgerOperation));
 	return operations;
 }
@@ -399,10 +399,12 @@ claim_due(Batch *batch)
 	bool            *passed;
 	int              nheld = 0;
 	int              nasked = 0;
-	int              nsettled = batch->nchanges;
+	int              nsettled;
+	char           **settled;
 
 	if (batch->ndue == 0)
 		return;
+	settled = batch_changed(batch, &nsettled);
 	operations = lock_operations(batch, &noperations);
 	requests = load_requests(operations, noperations, &nrequests);
 	asked = palloc(sizeof(Asked) * Max(noperations, 1));
@@ -414,7 +416,7 @@ claim_due(Batch *batch)
 		LedgerOperation *operation =
 			rows_find(operations, noperations, sizeof(LedgerOperation), due->op_id);
 
-		if (passed[i] || (nsettled > 0 && batch_changes(batch, due->op_id)))
+		if (passed[i] || rows_find(settled, nsettled, sizeof(char *), due->op_id))
 			continue;
 		if (!operation)
 			held[nheld++] = *due;

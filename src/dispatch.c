@@ -149,27 +149,47 @@ answer_nudge(Batch *batch, const LedgerOperation *operation, const LedgerDue *du
 	batch_change(batch, operation, &sooner)->due = due->row;
 }
 
+/* Somebody may have asked more than once. */
+static char **
+take_nudges(int *count)
+{
+	int    n;
+	char **ids = ledger_take_nudges(&n);
+
+	rows_sort(ids, n, sizeof(char *));
+	*count = 0;
+	for (int i = 0; i < n; i++)
+	{
+		if (*count == 0 || strcmp(ids[i], ids[*count - 1]) != 0)
+			ids[(*count)++] = ids[i];
+	}
+	return ids;
+}
+
 static void
 answer_nudges(Batch *batch)
 {
 	int              n;
 	int              nheld;
+	int              nchanged;
 	int              count;
-	char           **ids = ledger_take_nudges(&n);
+	char           **ids = take_nudges(&n);
+	char           **changed;
 	LedgerOperation *operations;
 	LedgerDue       *held;
 
 	if (n == 0)
 		return;
-	operations = ledger_lock_operations(ids, n, &count);
-	held = ledger_lock_due(ids, n, &nheld);
+	changed = batch_changed(batch, &nchanged);
+	operations = ledger_lock_operations(ids, NULL, n, &count);
+	held = ledger_lock_due(ids, NULL, n, &nheld);
 	rows_sort(held, nheld, sizeof(LedgerDue));
 	for (int i = 0; i < count; i++)
 	{
 		const char *op_id = operations[i].op_id;
 		LedgerDue  *due = rows_find(held, nheld, sizeof(LedgerDue), op_id);
 
-		if (due && !batch_changes(batch, op_id) &&
+		if (due && !rows_find(changed, nchanged, sizeof(char *), op_id) &&
 			!flight_has(op_id, operations[i].op.attempts))
 			answer_nudge(batch, &operations[i], due);
 	}
@@ -284,7 +304,7 @@ condemn(void)
 	char            *ids[] = {op_id};
 	int              n;
 	int              nheld;
-	LedgerOperation *operation = ledger_lock_operations(ids, 1, &n);
+	LedgerOperation *operation = ledger_lock_operations(ids, NULL, 1, &n);
 	LedgerDue       *due;
 	LedgerChange     change = {.op_id = op_id, .reason = "poisoned"};
 
@@ -294,7 +314,7 @@ condemn(void)
 	if (n == 0 || operation->op.state == OPL_REVIEW ||
 		opl_state_ended(operation->op.state))
 		return; /* held by a session, or in somebody's hands already */
-	due = ledger_lock_due(ids, 1, &nheld);
+	due = ledger_lock_due(ids, NULL, 1, &nheld);
 	change.row = operation->row;
 	if (nheld > 0)
 		change.due = due->row;

@@ -251,7 +251,7 @@ render_or_block(Exchange *exchange, const LedgerOperation *operation,
 	PG_END_TRY();
 }
 
-void
+Exchange *
 flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
 			   Action *action, OplStep step, const OplDecision *decision, TimestampTz now)
 {
@@ -280,6 +280,7 @@ flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
 	if (fault)
 		answer_unsent(exchange, OPL_V_NOT_SENT, "header", fault, now);
 	MemoryContextSwitchTo(old);
+	return exchange;
 }
 
 static void

@@ -39,13 +39,16 @@ typedef struct Exchange
 	Judgement     judgement; /* valid when judged */
 	bool          judged;
 	bool unseen; /* its end was not seen: nothing is known of it but that it began */
-	TimestampTz retry_at; /* somebody had its row: not settled before; 0: at once */
+	TimestampTz     retry_at; /* somebody had its row: not settled before; 0: at once */
+	ItemPointerData row;      /* where the operation's row was after the claim */
+	ItemPointerData due;      /* and the agenda's */
 } Exchange;
 
 /* What is to be sent after the commit. Copies what it needs. */
-extern void flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
-						   Action *action, OplStep step, const OplDecision *decision,
-						   TimestampTz now);
+extern Exchange *flight_prepare(const LedgerOperation *operation,
+								const LedgerRequest *request, Action *action,
+								OplStep step, const OplDecision *decision,
+								TimestampTz now);
 
 /* The commit did not happen: nothing was claimed. */
 extern void flight_discard(void);

@@ -357,7 +357,7 @@ adopt_operations(const LedgerChange *changes, int n)
 /* A row of the agenda that a copy brought along is replaced, never updated. What
  * has ended is in no agenda, and nothing happened to it. */
 void
-ledger_adopt_save(const LedgerChange *changes, int n, const char *actor, const char *note)
+ledger_adopt_save(LedgerChange *changes, int n, const char *actor, const char *note)
 {
 	char **ids = palloc(sizeof(char *) * n);
 	int    count = 0;

@@ -201,19 +201,23 @@ extern LedgerDue  *ledger_take_due(const LedgerPlaces *places, int nplaces, int 
 								   int *count);
 extern TimestampTz ledger_next_due(const LedgerPlaces *places, int nplaces,
 								   TimestampTz now);
-extern LedgerOperation *ledger_lock_operations(char **op_ids, int n, int *count);
-extern LedgerDue       *ledger_lock_due(char **op_ids, int n, int *count);
-extern char           **ledger_have_due(char **op_ids, int n, int *count);
-extern LedgerRequest   *ledger_requests(char **op_ids, const int *generations, int n,
-										int *count);
-extern void             ledger_save(const LedgerChange *changes, int n, TimestampTz now);
-extern void             ledger_save_one(const LedgerChange *change, TimestampTz now);
-extern void             ledger_plan(const LedgerChange *changes, int n, int64 epoch);
-extern void             ledger_defer(const LedgerDue *due, int n, TimestampTz due_at);
-extern void             ledger_record(const LedgerAttempt *attempts, int n);
-extern bool             ledger_pause(const char *provider, const char *note);
-extern char           **ledger_take_nudges(int *count);
-extern TimestampTz      ledger_last_lookup(const char *op_id); /* OPL_NEVER: none */
+/* Those that nobody else holds. Where they were is looked at first; NULL: not known. */
+extern LedgerOperation *
+ledger_lock_operations(char **op_ids, const ItemPointerData *were_at, int n, int *count);
+extern LedgerDue *ledger_lock_due(char **op_ids, const ItemPointerData *were_at, int n,
+								  int *count);
+extern char     **ledger_have_due(char **op_ids, int n, int *count);
+extern LedgerRequest *ledger_requests(char **op_ids, const int *generations, int n,
+									  int *count);
+/* These two say in the changes where the rows are afterwards. */
+extern void        ledger_save(LedgerChange *changes, int n, TimestampTz now);
+extern void        ledger_save_one(const LedgerChange *change, TimestampTz now);
+extern void        ledger_plan(LedgerChange *changes, int n, int64 epoch);
+extern void        ledger_defer(const LedgerDue *due, int n, TimestampTz due_at);
+extern void        ledger_record(const LedgerAttempt *attempts, int n);
+extern bool        ledger_pause(const char *provider, const char *note);
+extern char      **ledger_take_nudges(int *count);
+extern TimestampTz ledger_last_lookup(const char *op_id); /* OPL_NEVER: none */
 
 /* ---- client executors */
 extern void ledger_lease(const char *op_id, TimestampTz until);
@@ -229,7 +233,7 @@ extern void ledger_settle_home(const HomeRow *here, const char *actor, Timestamp
 /* All that has not ended for good, locked, `max` at a time; not_after is filled
  * in. NULL: no more. Results and what is made of them go to `context`. */
 extern LedgerOperation *ledger_adopt_next(int max, MemoryContext context, int *count);
-extern void ledger_adopt_save(const LedgerChange *changes, int n, const char *actor,
-							  const char *note);
+extern void             ledger_adopt_save(LedgerChange *changes, int n, const char *actor,
+										  const char *note);
 
 #endif

@@ -228,6 +228,13 @@ find(Tuples *t, const char *key)
 	return tuples_next(t);
 }
 
+/* It is likely where it was; the index finds it where it is. */
+static bool
+find_from(Tuples *t, const ItemPointerData *was_at, const char *key)
+{
+	return (was_at && tuples_visit(t, was_at) && tuples_is(t, 1, key)) || find(t, key);
+}
+
 static OplState
 state_in(Tuples *t)
 {
@@ -316,7 +323,8 @@ ledger_read(const char *op_id, bool snapshot_of_caller)
 
 /* Those that are there and can be locked. */
 static int
-lock_operations(char **op_ids, int n, LockWaitPolicy wait, LedgerOperation *locked)
+lock_operations(char **op_ids, const ItemPointerData *were_at, int n, LockWaitPolicy wait,
+				LedgerOperation *locked)
 {
 	Command command = begin();
 	Tuples *t = open(&operations, TUPLES_TO_LOCK);
@@ -324,7 +332,8 @@ lock_operations(char **op_ids, int n, LockWaitPolicy wait, LedgerOperation *lock
 
 	for (int i = 0; i < n; i++)
 	{
-		if (find(t, op_ids[i]) && tuples_lock(t, TUPLES_KEEP_KEY, wait))
+		if (find_from(t, were_at ? &were_at[i] : NULL, op_ids[i]) &&
+			tuples_lock(t, TUPLES_KEEP_KEY, wait))
 			read_operation(t, &locked[count++]);
 	}
 	tuples_close(t);
@@ -338,15 +347,15 @@ ledger_lock(const char *op_id)
 	char            *ids[] = {(char *) op_id};
 	LedgerOperation *operation = rows_alloc(sizeof(LedgerOperation));
 
-	return lock_operations(ids, 1, LockWaitBlock, operation) > 0 ? operation : NULL;
+	return lock_operations(ids, NULL, 1, LockWaitBlock, operation) > 0 ? operation : NULL;
 }
 
 LedgerOperation *
-ledger_lock_operations(char **op_ids, int n, int *count)
+ledger_lock_operations(char **op_ids, const ItemPointerData *were_at, int n, int *count)
 {
 	LedgerOperation *locked = rows_alloc(sizeof(LedgerOperation) * n);
 
-	*count = lock_operations(op_ids, n, LockWaitSkip, locked);
+	*count = lock_operations(op_ids, were_at, n, LockWaitSkip, locked);
 	return locked;
 }
 
@@ -385,8 +394,8 @@ add_failed(Tuples *t, const char *failed_id)
 	tuples_set(t, O_FAILED_IDS, text_array(all, n + 1), false);
 }
 
-/* The present row, as the decision wants it. */
-static void
+/* The present row, as the decision wants it; where it is now. */
+static ItemPointerData
 update_operation(Tuples *t, const LedgerChange *change, TimestampTz now)
 {
 	const OplOperation *after = &change->decision.after;
@@ -408,11 +417,11 @@ update_operation(Tuples *t, const LedgerChange *change, TimestampTz now)
 		tuples_set_text(t, O_EXTERNAL_ID, change->external_id);
 	if (change->failed_id)
 		add_failed(t, change->failed_id);
-	tuples_update(t);
+	return tuples_update(t);
 }
 
 void
-ledger_save(const LedgerChange *changes, int n, TimestampTz now)
+ledger_save(LedgerChange *changes, int n, TimestampTz now)
 {
 	Command command = begin();
 	Tuples *t = open(&operations, TUPLES_TO_WRITE);
@@ -420,7 +429,7 @@ ledger_save(const LedgerChange *changes, int n, TimestampTz now)
 	for (int i = 0; i < n; i++)
 	{
 		tuples_go(t, &changes[i].row);
-		update_operation(t, &changes[i], now);
+		changes[i].row = update_operation(t, &changes[i], now);
 	}
 	tuples_close(t);
 	end(&command);
@@ -717,7 +726,7 @@ ledger_next_due(const LedgerPlaces *places, int nplaces, TimestampTz now)
 }
 
 LedgerDue *
-ledger_lock_due(char **op_ids, int n, int *count)
+ledger_lock_due(char **op_ids, const ItemPointerData *were_at, int n, int *count)
 {
 	Command    command = begin();
 	Tuples    *t = open(&agenda, TUPLES_TO_LOCK);
@@ -726,7 +735,8 @@ ledger_lock_due(char **op_ids, int n, int *count)
 	*count = 0;
 	for (int i = 0; i < n; i++)
 	{
-		if (find(t, op_ids[i]) && tuples_lock(t, TUPLES_ANY, LockWaitSkip))
+		if (find_from(t, were_at ? &were_at[i] : NULL, op_ids[i]) &&
+			tuples_lock(t, TUPLES_ANY, LockWaitSkip))
 			read_due(t, &due[(*count)++]);
 	}
 	tuples_close(t);
@@ -759,19 +769,19 @@ step_of(const LedgerChange *change)
 }
 
 /* The present row, as a lease of this epoch; 0: nobody's. */
-static void
+static ItemPointerData
 update_due(Tuples *t, const char *step, TimestampTz due_at, int64 epoch)
 {
 	tuples_copy(t);
 	tuples_set_text(t, D_STEP, step);
 	tuples_set_time(t, D_DUE_AT, due_at);
 	tuples_set(t, D_EPOCH, Int64GetDatum(epoch), epoch == 0);
-	tuples_update(t);
+	return tuples_update(t);
 }
 
 /* What has no next step leaves the agenda. */
 static void
-plan(Tuples *t, const LedgerChange *change, int64 epoch)
+plan(Tuples *t, LedgerChange *change, int64 epoch)
 {
 	const OplDecision *decision = &change->decision;
 	bool               has_due = ItemPointerIsValid(&change->due);
@@ -781,14 +791,14 @@ plan(Tuples *t, const LedgerChange *change, int64 epoch)
 	if (decision->step == OPL_STEP_NONE && has_due)
 		tuples_delete(t);
 	else if (decision->step != OPL_STEP_NONE && has_due)
-		update_due(t, step_of(change), decision->due_at, epoch);
+		change->due = update_due(t, step_of(change), decision->due_at, epoch);
 	else if (decision->step != OPL_STEP_NONE)
 		insert_due(t, change->op_id, change->provider, step_of(change), decision->due_at,
 				   epoch);
 }
 
 void
-ledger_plan(const LedgerChange *changes, int n, int64 epoch)
+ledger_plan(LedgerChange *changes, int n, int64 epoch)
 {
 	Command command = begin();
 	Tuples *t = open(&agenda, TUPLES_TO_WRITE);

@@ -111,7 +111,7 @@ begin_matter(FunctionCallInfo fcinfo)
 
 /* The next step, if there is one, is the only one: delete and insert. */
 static void
-plan(const LedgerChange *change)
+plan(LedgerChange *change)
 {
 	ledger_off_agenda(change->op_id);
 	if (change->decision.step == OPL_STEP_NONE)

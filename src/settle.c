@@ -168,16 +168,19 @@ operation_of(const Locked *locked, const char *op_id)
 static void
 lock_agenda(Batch *batch, Locked *locked)
 {
-	char **ids = palloc(sizeof(char *) * batch->nanswers);
-	int    n = 0;
+	char           **ids = palloc(sizeof(char *) * batch->nanswers);
+	ItemPointerData *were_at = palloc(sizeof(ItemPointerData) * batch->nanswers);
+	int              n = 0;
 
 	for (int i = 0; i < batch->nanswers; i++)
 	{
-		if (operation_of(locked, batch->answers[i]->op_id))
-			ids[n++] = batch->answers[i]->op_id;
+		if (!operation_of(locked, batch->answers[i]->op_id))
+			continue;
+		ids[n] = batch->answers[i]->op_id;
+		were_at[n++] = batch->answers[i]->due;
 	}
 	if (n > 0)
-		locked->due = ledger_lock_due(ids, n, &locked->ndue);
+		locked->due = ledger_lock_due(ids, were_at, n, &locked->ndue);
 	rows_sort(locked->due, locked->ndue, sizeof(LedgerDue));
 	if (locked->ndue < n)
 		locked->taken = ledger_have_due(ids, n, &locked->ntaken);
@@ -187,12 +190,16 @@ lock_agenda(Batch *batch, Locked *locked)
 static void
 lock_rows(Batch *batch, Locked *locked)
 {
-	char **ids = palloc(sizeof(char *) * batch->nanswers);
+	char           **ids = palloc(sizeof(char *) * batch->nanswers);
+	ItemPointerData *were_at = palloc(sizeof(ItemPointerData) * batch->nanswers);
 
 	for (int i = 0; i < batch->nanswers; i++)
+	{
 		ids[i] = batch->answers[i]->op_id;
+		were_at[i] = batch->answers[i]->row;
+	}
 	locked->operations =
-		ledger_lock_operations(ids, batch->nanswers, &locked->noperations);
+		ledger_lock_operations(ids, were_at, batch->nanswers, &locked->noperations);
 	rows_sort(locked->operations, locked->noperations, sizeof(LedgerOperation));
 	lock_agenda(batch, locked);
 }

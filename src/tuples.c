@@ -6,6 +6,7 @@
 #include "tuples.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/sysattr.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -16,6 +17,7 @@
 #include "executor/executor.h"
 #include "compat.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -30,7 +32,8 @@ struct Tuples
 	IndexScanDesc   scan; /* by the index, or */
 	TableScanDesc   walk; /* through the table */
 	int             nkeys;
-	TupleTableSlot *found; /* the present row */
+	TupleTableSlot *found;  /* the present row */
+	BlockNumber     blocks; /* of the table, when it was asked for; 0: not yet */
 	CommandId       command;
 
 	/* of a writer; NULL for a reader */
@@ -306,6 +309,38 @@ tuples_go(Tuples *t, const ItemPointerData *row)
 			 RelationGetRelationName(t->relation));
 }
 
+/* As an index scan does when it comes to a page: old versions make room for what
+ * will be written. */
+static void
+tidy(Relation relation, BlockNumber block)
+{
+	Buffer buffer;
+
+	if (relation->rd_tableam != GetHeapamTableAmRoutine())
+		return;
+	buffer = ReadBuffer(relation, block);
+	heap_page_prune_opt(relation, buffer);
+	ReleaseBuffer(buffer);
+}
+
+/* We hold a lock that keeps the table from getting shorter. */
+bool
+tuples_visit(Tuples *t, const ItemPointerData *row)
+{
+	ItemPointerData copy = *row;
+
+	if (!ItemPointerIsValid(row))
+		return false;
+	if (t->blocks == 0)
+		t->blocks = RelationGetNumberOfBlocks(t->relation);
+	if (ItemPointerGetBlockNumber(row) >= t->blocks)
+		return false;
+	ExecClearTuple(t->found); /* pruning moves what is on the page */
+	tidy(t->relation, ItemPointerGetBlockNumber(row));
+	return table_tuple_fetch_row_version(t->relation, &copy, GetActiveSnapshot(),
+										 t->found);
+}
+
 /* ------------------------------------------------------------------- fields */
 
 Datum
@@ -387,6 +422,17 @@ tuples_texts(Tuples *t, int column, int *count)
 
 	*count = 0;
 	return null ? NULL : texts_of(value, count);
+}
+
+bool
+tuples_is(Tuples *t, int column, const char *expected)
+{
+	bool  null;
+	Datum value = tuples_datum(t, column, &null);
+	text *packed = null ? NULL : DatumGetTextPP(value);
+
+	return packed && VARSIZE_ANY_EXHDR(packed) == strlen(expected) &&
+		   memcmp(VARDATA_ANY(packed), expected, VARSIZE_ANY_EXHDR(packed)) == 0;
 }
 
 ItemPointerData
@@ -510,11 +556,12 @@ tuples_insert_first(Tuples *t)
 	return true;
 }
 
-void
+ItemPointerData
 tuples_update(Tuples *t)
 {
 	store(t);
 	ExecSimpleRelationUpdate(t->target, t->estate, &t->recheck, t->found, t->written);
+	return t->written->tts_tid;
 }
 
 void

@@ -80,6 +80,8 @@ extern bool tuples_lock(Tuples *t, TuplesLock how, LockWaitPolicy wait);
 
 /* The present row becomes the one at `row`, which we hold. */
 extern void tuples_go(Tuples *t, const ItemPointerData *row);
+/* Or whatever row of this command's snapshot is there by now. False: none is. */
+extern bool tuples_visit(Tuples *t, const ItemPointerData *row);
 
 /* A field of the present row, counted from 1. What is NULL is NULL, 0, false or
  * -infinity; what is read is in the current context. */
@@ -93,6 +95,7 @@ extern void       *tuples_varlena(Tuples *t, int column); /* detoasted */
 extern char      **tuples_texts(Tuples *t, int column, int *count);
 /* For a moment: points into the row. */
 extern void            tuples_name(Tuples *t, int column, char *buffer, size_t size);
+extern bool            tuples_is(Tuples *t, int column, const char *expected);
 extern ItemPointerData tuples_row(Tuples *t);
 extern TransactionId   tuples_xmin(Tuples *t);
 
@@ -109,7 +112,8 @@ extern void tuples_set_time(Tuples *t, int column,
 extern void tuples_insert(Tuples *t);
 /* False: there is a row with such a key. Waits for whoever is about to write one. */
 extern bool tuples_insert_first(Tuples *t);
-extern void tuples_update(Tuples *t); /* the present row, which we hold */
-extern void tuples_delete(Tuples *t);
+/* The present row, which we hold; where it is now. */
+extern ItemPointerData tuples_update(Tuples *t);
+extern void            tuples_delete(Tuples *t);
 
 #endif

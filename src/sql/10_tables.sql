@@ -89,9 +89,7 @@ CREATE TABLE op_due
         autovacuum_vacuum_insert_scale_factor = 0.5, autovacuum_analyze_scale_factor = 0.5,
         autovacuum_vacuum_cost_delay = 0);
 
-CREATE INDEX op_due_next ON op_due (provider, step, due_at) WITH (deduplicate_items = off);
--- Nothing is there twice: a full page need not be searched for duplicates.
-ALTER INDEX op_due_pkey SET (deduplicate_items = off);
+CREATE INDEX op_due_next ON op_due (provider, step, due_at);
 
 COMMENT ON TABLE op_due IS
 	'The agenda: what is to be done next, and when. In no dump: a restored ledger has nothing to do.';
