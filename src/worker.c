@@ -290,6 +290,28 @@ run(void)
 	loop();
 }
 
+/* A start that would wait for a lock is put off, as a turn is: the commit of
+ * CREATE EXTENSION wakes the launcher before it lets go of its locks. */
+static TurnResult
+start(int64 *epoch)
+{
+	TurnResult result;
+
+	PG_TRY();
+	{
+		result = dispatch_start(epoch);
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
+			PG_RE_THROW();
+		FlushErrorState();
+		result = TURN_YIELD; /* leaving ends the transaction */
+	}
+	PG_END_TRY();
+	return result;
+}
+
 void
 op_ledger_worker_main(Datum slot)
 {
@@ -305,7 +327,7 @@ op_ledger_worker_main(Datum slot)
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	pin_settings();
 	dispatch_committing = around_commit;
-	switch (dispatch_start(&epoch))
+	switch (start(&epoch))
 	{
 		case TURN_DONE:
 			break;

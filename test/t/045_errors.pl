@@ -156,6 +156,24 @@ subtest 'a session locks the tables' => sub {
     is(complaints($node, $since, 'ERROR|WARNING|FATAL'), '', 'nothing in the log');
 };
 
+# The same for a worker that starts. Each end of one is in the log, beginning with the one that is terminated.
+subtest 'a session locks what a worker needs to start' => sub {
+    $node->append_conf('postgresql.conf', 'log_min_messages = debug1');
+    $node->reload;
+    my $since  = log_position($node);
+    my $worker = worker_pid($node);
+    my $holder = $node->background_psql('postgres');
+    $holder->query_safe('BEGIN; ALTER SEQUENCE op_epoch INCREMENT 1');
+    $node->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
+    ok($node->wait_for_log(qr/(?:"op_ledger worker" .* exited with.*){3}/s, $since), 'it is tried twice');
+    $holder->query_safe('COMMIT');
+    $holder->quit;
+    within(3, 'a worker', sub { worker_pid($node) });
+    is(complaints($node, $since, 'ERROR|WARNING|FATAL'), '', 'nothing in the log');
+    $node->append_conf('postgresql.conf', 'log_min_messages = warning');
+    $node->reload;
+};
+
 # Answers are in hand that cannot be written.
 subtest 'a stop while turns fail' => sub {
     my $failed = $node->safe_psql('postgres', 'SELECT failed_turns FROM _op_worker()');
