@@ -13,13 +13,7 @@
 #else
 #include "storage/latch.h"
 #endif
-
-/* PostgreSQL 16 dropped the macro. */
-#if PG_VERSION_NUM >= 160000
-#define OPL_SETMASK(mask) sigprocmask(SIG_SETMASK, (mask), NULL)
-#else
-#define OPL_SETMASK(mask) PG_SETMASK(mask)
-#endif
+#include "utils/wait_event.h" /* PG_WAIT_EXTENSION */
 
 /* For test/transport, which has no server: PostgreSQL 16 dropped an argument. */
 #if PG_VERSION_NUM >= 160000
@@ -105,20 +99,12 @@ opl_init_range_table(EState *estate, Relation relation, Bitmapset *updated)
 #endif
 #endif /* EXECUTOR_H */
 
-/* PostgreSQL 17 ties wait event sets to resource owners, and names waits. */
+/* PostgreSQL 17 ties wait event sets to resource owners; NULL: to none. */
 #if PG_VERSION_NUM >= 170000
 #define opl_create_wait_event_set(n) CreateWaitEventSet(NULL, (n))
 #else
 #include "utils/memutils.h"
 #define opl_create_wait_event_set(n) CreateWaitEventSet(TopMemoryContext, (n))
-#endif
-
-#if PG_VERSION_NUM >= 170000
-#include "utils/wait_event.h"
-#define opl_wait_event(name) WaitEventExtensionNew(name)
-#else
-#include "utils/wait_event.h"
-#define opl_wait_event(name) PG_WAIT_EXTENSION
 #endif
 
 /* PostgreSQL 18 lets a module say its name and version. */
