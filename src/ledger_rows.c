@@ -454,7 +454,7 @@ ledger_save_one(const LedgerChange *change, TimestampTz now)
 static bool
 insert_operation(const LedgerBirth *b)
 {
-	Tuples *t = open(&operations, TUPLES_TO_WRITE);
+	Tuples *t = open(&operations, TUPLES_TO_INSERT_FIRST);
 	bool    first;
 
 	tuples_new(t);

@@ -27,10 +27,13 @@
 
 struct Tuples
 {
+	const Shape    *shape;
+	Oid             schema;
+	LOCKMODE        lockmode;
 	Relation        relation;
-	Relation        index;
-	IndexScanDesc   scan; /* by the index, or */
-	TableScanDesc   walk; /* through the table */
+	Relation        index; /* NULL until something is looked for */
+	IndexScanDesc   scan;  /* by the index, or */
+	TableScanDesc   walk;  /* through the table */
 	int             nkeys;
 	TupleTableSlot *found;  /* the present row */
 	BlockNumber     blocks; /* of the table, when it was asked for; 0: not yet */
@@ -89,13 +92,6 @@ check_shape(Relation relation, const Shape *shape)
 	}
 }
 
-static Oid
-index_of(Oid schema, Relation relation, const Shape *shape)
-{
-	return shape->index ? get_relname_relid(shape->index, schema)
-						: opl_primary_key(relation);
-}
-
 static Bitmapset *
 columns_of(uint64 mask)
 {
@@ -131,7 +127,7 @@ leave_out_triggers(ResultRelInfo *target)
 
 /* What the executor needs to write one table. */
 static void
-begin_writing(Tuples *t, const Shape *shape)
+begin_writing(Tuples *t, bool first)
 {
 	MemoryContext old;
 
@@ -140,14 +136,14 @@ begin_writing(Tuples *t, const Shape *shape)
 	t->written =
 		MakeSingleTupleTableSlot(RelationGetDescr(t->relation), &TTSOpsHeapTuple);
 	t->target = makeNode(ResultRelInfo);
-	opl_init_range_table(t->estate, t->relation, columns_of(shape->updated));
+	opl_init_range_table(t->estate, t->relation, columns_of(t->shape->updated));
 	InitResultRelInfo(t->target, t->relation, 1, NULL, 0);
 	leave_out_triggers(t->target);
 	t->estate->es_opened_result_relations =
 		lappend(t->estate->es_opened_result_relations, t->target);
 	t->estate->es_snapshot = GetActiveSnapshot();
 	t->estate->es_output_cid = t->command;
-	ExecOpenIndices(t->target, true);
+	ExecOpenIndices(t->target, first);
 	opl_recheck_init(&t->recheck, t->estate);
 	AfterTriggerBeginQuery();
 	MemoryContextSwitchTo(old);
@@ -160,17 +156,20 @@ tuples_open(Oid schema, const Shape *shape, TuplesTo to)
 		[TUPLES_TO_READ] = AccessShareLock,
 		[TUPLES_TO_LOCK] = RowShareLock,
 		[TUPLES_TO_WRITE] = RowExclusiveLock,
+		[TUPLES_TO_INSERT_FIRST] = RowExclusiveLock,
 	};
 	Tuples *t = palloc0(sizeof(Tuples));
 
-	t->relation = table_open(get_relname_relid(shape->table, schema), lockmodes[to]);
+	t->shape = shape;
+	t->schema = schema;
+	t->lockmode = lockmodes[to];
+	t->relation = table_open(get_relname_relid(shape->table, schema), t->lockmode);
 	check_shape(t->relation, shape);
-	t->index = index_open(index_of(schema, t->relation, shape), lockmodes[to]);
 	t->found = table_slot_create(t->relation, NULL);
 	if (to != TUPLES_TO_READ)
 		t->command = GetCurrentCommandId(true);
-	if (to == TUPLES_TO_WRITE)
-		begin_writing(t, shape);
+	if (to >= TUPLES_TO_WRITE)
+		begin_writing(t, to == TUPLES_TO_INSERT_FIRST);
 	return t;
 }
 
@@ -204,12 +203,23 @@ tuples_close(Tuples *t)
 	ExecDropSingleTupleTableSlot(t->found);
 	if (t->estate)
 		end_writing(t);
-	index_close(t->index, NoLock);
+	if (t->index)
+		index_close(t->index, NoLock);
 	table_close(t->relation, NoLock);
 	pfree(t);
 }
 
 /* ------------------------------------------------------------------ finding */
+
+static void
+open_index(Tuples *t)
+{
+	if (!t->index)
+		t->index =
+			index_open(t->shape->index ? get_relname_relid(t->shape->index, t->schema)
+									   : opl_primary_key(t->relation),
+					   t->lockmode);
+}
 
 static void
 init_key(Tuples *t, ScanKey scan_key, const TuplesKey *key)
@@ -237,6 +247,7 @@ tuples_find(Tuples *t, const TuplesKey *keys, int nkeys)
 {
 	ScanKeyData scan_keys[TUPLES_KEYS];
 
+	open_index(t);
 	if (!t->scan || t->nkeys != nkeys)
 	{
 		end_scan(t);
@@ -546,12 +557,12 @@ tuples_insert_first(Tuples *t)
 		return false;
 	t->written->tts_tableOid = RelationGetRelid(t->relation);
 	ExecConstraints(t->target, t->written, t->estate);
-	do
+	while (!insert_speculatively(t, &recheck))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (!opl_check_index_constraints(t->target, t->written, t->estate, &row))
 			return false;
-	} while (!insert_speculatively(t, &recheck));
+	}
 	ExecARInsertTriggers(t->estate, t->target, t->written, recheck, NULL);
 	return true;
 }

@@ -57,7 +57,8 @@ typedef enum TuplesTo
 {
 	TUPLES_TO_READ,
 	TUPLES_TO_LOCK,
-	TUPLES_TO_WRITE
+	TUPLES_TO_WRITE,
+	TUPLES_TO_INSERT_FIRST /* or any of the others */
 } TuplesTo;
 
 extern Tuples *tuples_open(Oid schema, const Shape *shape, TuplesTo to);
@@ -110,7 +111,8 @@ extern void tuples_set_time(Tuples *t, int column,
 							TimestampTz at); /* -infinity is NULL */
 
 extern void tuples_insert(Tuples *t);
-/* False: there is a row with such a key. Waits for whoever is about to write one. */
+/* False: there is a row with such a key. Waits for whoever is about to write one.
+ * The caller has looked, and seen none. */
 extern bool tuples_insert_first(Tuples *t);
 /* The present row, which we hold; where it is now. */
 extern ItemPointerData tuples_update(Tuples *t);
