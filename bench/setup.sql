@@ -18,13 +18,13 @@ SELECT op_provider_pause('shelf');
 CREATE TABLE plain_operation (
     op_id text COLLATE "C" PRIMARY KEY, action text NOT NULL, provider text NOT NULL, state text NOT NULL,
     args_hash bytea NOT NULL, submitted_by text NOT NULL, created_at timestamptz NOT NULL
-) WITH (fillfactor = 60);
+) WITH (fillfactor = 35);
 CREATE TABLE plain_request (
     op_id text COLLATE "C" NOT NULL, generation integer NOT NULL, args jsonb NOT NULL, key text, method text NOT NULL,
     url text NOT NULL, headers text[] NOT NULL, body bytea, PRIMARY KEY (op_id, generation)
 );
 CREATE TABLE plain_due (
-    op_id text COLLATE "C" PRIMARY KEY, provider text COLLATE "C" NOT NULL, step text NOT NULL,
+    op_id text COLLATE "C" PRIMARY KEY, provider text COLLATE "C" NOT NULL, step text COLLATE "C" NOT NULL,
     due_at timestamptz NOT NULL, epoch bigint
 ) WITH (fillfactor = 50);
 CREATE INDEX ON plain_due (provider, step, due_at);

@@ -11,6 +11,7 @@
 
 #include "columns.h"
 #include "config.h"
+#include "errors.h"
 #include "rows.h"
 #include "tuples.h"
 #include "utils/builtins.h"
@@ -159,17 +160,25 @@ enum
 };
 
 #define BIT(column) (UINT64CONST(1) << (column))
-#define SHAPE(table, index, columns, updated)               \
-	{                                                       \
-		table, index, lengthof(columns), columns, (updated) \
+#define SHAPE(table, index, columns, updated)                     \
+	{                                                             \
+		table, index, lengthof(columns), columns, (updated), NULL \
 	}
 
-static const Shape operations =
-	SHAPE("op_operation", NULL, operation_columns,
-		  BIT(O_STATE) | BIT(O_TAINTED) | BIT(O_SEALED) | BIT(O_CONTRADICTION) |
-			  BIT(O_ATTEMPTS) | BIT(O_TRIES) | BIT(O_TRYING_SINCE) |
-			  BIT(O_FIRST_SENT_AT) | BIT(O_LAST_SENT_AT) | BIT(O_EXTERNAL_ID) |
-			  BIT(O_FAILED_IDS) | BIT(O_REASON) | BIT(O_SETTLED_AT));
+#define OPERATION_UPDATED                                                           \
+	(BIT(O_STATE) | BIT(O_TAINTED) | BIT(O_SEALED) | BIT(O_CONTRADICTION) |         \
+	 BIT(O_ATTEMPTS) | BIT(O_TRIES) | BIT(O_TRYING_SINCE) | BIT(O_FIRST_SENT_AT) |  \
+	 BIT(O_LAST_SENT_AT) | BIT(O_EXTERNAL_ID) | BIT(O_FAILED_IDS) | BIT(O_REASON) | \
+	 BIT(O_SETTLED_AT))
+
+/* What its guard asks, update_operation() has asked. */
+static const Shape operations = {
+	.table = "op_operation",
+	.ncolumns = lengthof(operation_columns),
+	.columns = operation_columns,
+	.updated = OPERATION_UPDATED,
+	.guard = "op_operation_guard",
+};
 static const Shape requests = SHAPE("op_request", NULL, request_columns, 0);
 static const Shape agenda =
 	SHAPE("op_due", NULL, due_columns, BIT(D_STEP) | BIT(D_DUE_AT) | BIT(D_EPOCH));
@@ -394,6 +403,20 @@ add_failed(Tuples *t, const char *failed_id)
 	tuples_set(t, O_FAILED_IDS, text_array(all, n + 1), false);
 }
 
+/* Decisions follow the arrows; should one not, nothing is written. */
+static void
+check_arrow(Tuples *t, const LedgerChange *change)
+{
+	OplState from = state_in(t);
+	OplState to = change->decision.after.state;
+
+	if (from != to && !opl_state_may_become(from, to))
+		ereport(ERROR, (errcode(OPL_ERR_ARROW),
+						errmsg("operation \"%s\" cannot go from %s to %s", change->op_id,
+							   opl_state_name(from), opl_state_name(to)),
+						errdetail("op_transitions() lists what can happen.")));
+}
+
 /* The present row, as the decision wants it; where it is now. */
 static ItemPointerData
 update_operation(Tuples *t, const LedgerChange *change, TimestampTz now)
@@ -401,6 +424,7 @@ update_operation(Tuples *t, const LedgerChange *change, TimestampTz now)
 	const OplOperation *after = &change->decision.after;
 	bool                sealed = after->sealed != OPL_SEAL_NONE;
 
+	check_arrow(t, change);
 	tuples_copy(t);
 	tuples_set_text(t, O_STATE, opl_state_name(after->state));
 	tuples_set_bool(t, O_TAINTED, after->tainted);

@@ -11,6 +11,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "columns.h"
 #include "commands/trigger.h"
@@ -105,10 +106,10 @@ columns_of(uint64 mask)
 	return columns;
 }
 
-/* What is switched off need not be asked for each row: to ask, the executor locks
- * the row once more. The description is our own copy. */
+/* What is switched off, or has been asked already, need not be asked for each row: to
+ * ask, the executor locks the row once more. The description is our own copy. */
 static void
-leave_out_triggers(ResultRelInfo *target)
+leave_out_triggers(ResultRelInfo *target, const char *guard)
 {
 	TriggerDesc *triggers = target->ri_TrigDesc;
 	char         off = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA
@@ -117,9 +118,11 @@ leave_out_triggers(ResultRelInfo *target)
 
 	for (int i = 0; triggers && i < triggers->numtriggers; i++)
 	{
-		char enabled = triggers->triggers[i].tgenabled;
+		const Trigger *trigger = &triggers->triggers[i];
 
-		if (enabled != TRIGGER_DISABLED && enabled != off)
+		if (trigger->tgenabled != TRIGGER_DISABLED && trigger->tgenabled != off &&
+			TRIGGER_FOR_ROW(trigger->tgtype) &&
+			!(guard && strcmp(trigger->tgname, guard) == 0))
 			return;
 	}
 	target->ri_TrigDesc = NULL;
@@ -138,7 +141,7 @@ begin_writing(Tuples *t, bool first)
 	t->target = makeNode(ResultRelInfo);
 	opl_init_range_table(t->estate, t->relation, columns_of(t->shape->updated));
 	InitResultRelInfo(t->target, t->relation, 1, NULL, 0);
-	leave_out_triggers(t->target);
+	leave_out_triggers(t->target, t->shape->guard);
 	t->estate->es_opened_result_relations =
 		lappend(t->estate->es_opened_result_relations, t->target);
 	t->estate->es_snapshot = GetActiveSnapshot();

@@ -24,6 +24,8 @@ typedef struct Shape
 	int                ncolumns;
 	const char *const *columns;
 	uint64             updated; /* what an update changes: bit n is column n */
+	const char        *guard;   /* a trigger that would only repeat what the writer has
+								   asked before; NULL: none */
 } Shape;
 
 typedef struct Tuples Tuples;

@@ -1,5 +1,6 @@
--- One narrow row per operation, for ever. No index but the key, so that changes
--- of state stay HOT; room on the page for them. No CHECK: the guard (20_state.sql)
+-- One narrow row per operation, for ever. No index but the key, so that changes of
+-- state stay HOT: a turn claims all rows of a page at once, so there must be room for
+-- a second, longer version of each. No CHECK: the guard (20_state.sql)
 -- knows which values there are, and costs a statement nothing to set up.
 CREATE TABLE op_operation
 (
@@ -28,7 +29,7 @@ CREATE TABLE op_operation
 	submitted_by  text NOT NULL,
 	created_at    timestamptz NOT NULL,
 	settled_at    timestamptz
-) WITH (fillfactor = 60);
+) WITH (fillfactor = 35);
 
 COMMENT ON TABLE op_operation IS
 	'One row per operation, never deleted: an id is never executed twice.';
@@ -81,7 +82,7 @@ CREATE TABLE op_due
 (
 	op_id    text COLLATE "C" PRIMARY KEY,
 	provider text COLLATE "C" NOT NULL,
-	step     text NOT NULL,
+	step     text COLLATE "C" NOT NULL,
 	due_at   timestamptz NOT NULL,
 	epoch    bigint
 ) WITH (fillfactor = 50, vacuum_truncate = off,
