@@ -346,6 +346,7 @@ rows_begin_nonatomic(Oid schema)
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	connected = true;
+	MemoryContextSwitchTo(caller);
 }
 
 void
@@ -357,12 +358,14 @@ rows_commit(void)
 Datum
 rows_call(const char *format, int nargs, Oid *types, Datum *values, const char *nulls)
 {
-	RowsState   mine = rows_state(); /* what is called comes back here */
-	const char *schema = quote_identifier(get_namespace_name(execute_schema));
+	RowsState     mine = rows_state(); /* what is called comes back here */
+	MemoryContext old = CurrentMemoryContext;
+	const char   *schema = quote_identifier(get_namespace_name(execute_schema));
 	int result = SPI_execute_with_args(psprintf(format, schema), nargs, types, values,
 									   nulls, false, 0);
 
 	rows_back_to(mine);
+	MemoryContextSwitchTo(old);
 	if (result < 0 || SPI_processed != 1)
 		elog(ERROR, "could not call: %s", SPI_result_code_string(result));
 	return PointerGetDatum(row_varlena(0, 1));
