@@ -49,3 +49,10 @@ DELETE FROM op_due WHERE op_id IN ('c3');
 
 SELECT regexp_replace(event, ' by .*', ' by …') AS event, verdict FROM op_timeline('c1');
 SELECT op_timeline('nobody');
+-- In a transaction that may not write, nothing is written.
+SELECT (op_submit('state-read-only', 'shop.order', '{"sku": "a", "count": 1}')).is_new;
+BEGIN READ ONLY;
+SELECT (op_status('state-read-only')).state;
+SELECT op_cancel('state-read-only');
+ROLLBACK;
+SELECT (op_cancel('state-read-only')).state;

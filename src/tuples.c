@@ -20,6 +20,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -152,6 +153,22 @@ begin_writing(Tuples *t, bool first)
 	MemoryContextSwitchTo(old);
 }
 
+/* What a statement would be refused. */
+static void
+check_may_write(TuplesTo to)
+{
+	static const char *const commands[] = {
+		[TUPLES_TO_LOCK] = "SELECT FOR UPDATE",
+		[TUPLES_TO_WRITE] = "UPDATE",
+		[TUPLES_TO_INSERT_FIRST] = "INSERT",
+	};
+
+	if (to == TUPLES_TO_READ)
+		return;
+	PreventCommandIfReadOnly(commands[to]);
+	PreventCommandIfParallelMode(commands[to]);
+}
+
 Tuples *
 tuples_open(Oid schema, const Shape *shape, TuplesTo to)
 {
@@ -163,6 +180,7 @@ tuples_open(Oid schema, const Shape *shape, TuplesTo to)
 	};
 	Tuples *t = palloc0(sizeof(Tuples));
 
+	check_may_write(to);
 	t->shape = shape;
 	t->schema = schema;
 	t->lockmode = lockmodes[to];
