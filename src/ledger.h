@@ -1,6 +1,6 @@
 /*
  * ledger.h - typed calls to the tables of op_ledger: by statements (ledger.c), and
- * row by row where it has to be fast (ledger_rows.c).
+ * row by row where it has to be fast (ledger_rows.c and its like).
  *
  * Every call stands between ledger_begin() and ledger_end(), inside a
  * transaction. Results are in the memory context that was current at

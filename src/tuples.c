@@ -295,6 +295,56 @@ tuples_next(Tuples *t)
 	return index_getnext_slot(t->scan, ForwardScanDirection, t->found);
 }
 
+bool
+tuples_find_text(Tuples *t, const char *key)
+{
+	TuplesKey is = {1, TUPLES_TEXT, CStringGetTextDatum(key)};
+
+	tuples_find(t, &is, 1);
+	return tuples_next(t);
+}
+
+/* As an index scan does when it comes to a page: old versions make room for what
+ * will be written. */
+static void
+tidy(Relation relation, BlockNumber block)
+{
+	Buffer buffer;
+
+	if (relation->rd_tableam != GetHeapamTableAmRoutine())
+		return;
+	buffer = ReadBuffer(relation, block);
+	heap_page_prune_opt(relation, buffer);
+	ReleaseBuffer(buffer);
+}
+
+/* Is a row of this command's snapshot there by now? It becomes the present one. We
+ * hold a lock that keeps the table from getting shorter. */
+static bool
+visit(Tuples *t, const ItemPointerData *row)
+{
+	ItemPointerData copy = *row;
+
+	if (!ItemPointerIsValid(row))
+		return false;
+	if (t->blocks == 0)
+		t->blocks = RelationGetNumberOfBlocks(t->relation);
+	if (ItemPointerGetBlockNumber(row) >= t->blocks)
+		return false;
+	ExecClearTuple(t->found); /* pruning moves what is on the page */
+	tidy(t->relation, ItemPointerGetBlockNumber(row));
+	return table_tuple_fetch_row_version(t->relation, &copy, GetActiveSnapshot(),
+										 t->found);
+}
+
+/* It may be another row's place by now, and then the index knows more. */
+bool
+tuples_find_from(Tuples *t, const ItemPointerData *was_at, const char *key)
+{
+	return (was_at && visit(t, was_at) && tuples_is(t, 1, key)) ||
+		   tuples_find_text(t, key);
+}
+
 /* Only a session in REPEATABLE READ or SERIALIZABLE comes here. */
 static void
 refuse_newer(void)
@@ -339,38 +389,6 @@ tuples_go(Tuples *t, const ItemPointerData *row)
 	if (!table_tuple_fetch_row_version(t->relation, &copy, SnapshotAny, t->found))
 		elog(ERROR, "a row of \"%s\" is gone though it was locked",
 			 RelationGetRelationName(t->relation));
-}
-
-/* As an index scan does when it comes to a page: old versions make room for what
- * will be written. */
-static void
-tidy(Relation relation, BlockNumber block)
-{
-	Buffer buffer;
-
-	if (relation->rd_tableam != GetHeapamTableAmRoutine())
-		return;
-	buffer = ReadBuffer(relation, block);
-	heap_page_prune_opt(relation, buffer);
-	ReleaseBuffer(buffer);
-}
-
-/* We hold a lock that keeps the table from getting shorter. */
-bool
-tuples_visit(Tuples *t, const ItemPointerData *row)
-{
-	ItemPointerData copy = *row;
-
-	if (!ItemPointerIsValid(row))
-		return false;
-	if (t->blocks == 0)
-		t->blocks = RelationGetNumberOfBlocks(t->relation);
-	if (ItemPointerGetBlockNumber(row) >= t->blocks)
-		return false;
-	ExecClearTuple(t->found); /* pruning moves what is on the page */
-	tidy(t->relation, ItemPointerGetBlockNumber(row));
-	return table_tuple_fetch_row_version(t->relation, &copy, GetActiveSnapshot(),
-										 t->found);
 }
 
 /* ------------------------------------------------------------------- fields */

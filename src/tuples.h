@@ -70,6 +70,10 @@ extern void    tuples_close(Tuples *t);
 extern void tuples_find(Tuples *t, const TuplesKey *keys, int nkeys);
 extern void tuples_all(Tuples *t);
 extern bool tuples_next(Tuples *t);
+/* The row whose first column, and key, is this text. */
+extern bool tuples_find_text(Tuples *t, const char *key);
+/* The same; it is likely still where it was. NULL: not known. */
+extern bool tuples_find_from(Tuples *t, const ItemPointerData *was_at, const char *key);
 
 /* Lock the present row, in its latest version. False: somebody has it (TUPLES_SKIP),
  * or it is gone. It may not be what was looked for any more. */
@@ -83,8 +87,6 @@ extern bool tuples_lock(Tuples *t, TuplesLock how, LockWaitPolicy wait);
 
 /* The present row becomes the one at `row`, which we hold. */
 extern void tuples_go(Tuples *t, const ItemPointerData *row);
-/* Or whatever row of this command's snapshot is there by now. False: none is. */
-extern bool tuples_visit(Tuples *t, const ItemPointerData *row);
 
 /* A field of the present row, counted from 1. What is NULL is NULL, 0, false or
  * -infinity; what is read is in the current context. */
