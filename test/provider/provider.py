@@ -42,7 +42,8 @@ class Provider(Server):
         return played.keep
 
     def counters(self, where: Json) -> dict[str, int]:
-        return super().counters(where) | {"effects": len(self.bank.things)}
+        effects = self.bank.effects()
+        return super().counters(where) | {"effects": effects["by_op"].get(where["op"], 0) if "op" in where else effects["total"]}
 
     # -- control --------------------------------------------------------------------------
     def configure(self, body: Json) -> Json:

@@ -627,6 +627,11 @@ class Rules(Double):
     def test_wait_gives_up(self) -> None:
         self.assertFalse(self.control("GET", "wait?requests=1&timeout=0.05")["ok"])
 
+    def test_wait_for_effects_of_one(self) -> None:
+        self.refund()
+        self.wait("effects=1&op=op-1")
+        self.assertFalse(self.control("GET", "wait?effects=1&op=op-2&timeout=0.05")["ok"])
+
     def test_wait_wakes(self) -> None:
         client = self.client()
         timer = threading.Timer(0.05, client.post)
