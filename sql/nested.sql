@@ -49,3 +49,20 @@ SELECT op_submit('nested-63', 'shop.order', '{"sku": "a", "count": 1}');
 ALTER TABLE op_operation RENAME COLUMN alley TO lane;
 ALTER TABLE op_operation DROP COLUMN mine;
 SELECT (op_submit('nested-63', 'shop.order', '{"sku": "a", "count": 1}')).is_new;
+-- An action that a trigger changes and asks for again is still what the submit that
+-- fired the trigger works with.
+CREATE FUNCTION pg_temp.change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF pg_trigger_depth() = 1 THEN
+		UPDATE op_action SET spec = spec || '{"retry": {"patience": "7 min"}}' WHERE name = 'shop.order';
+		PERFORM op_submit(NEW.op_id || '-audit', 'shop.order', '{"sku": "a", "count": 1}');
+	END IF;
+	RETURN NEW;
+END $$;
+CREATE TRIGGER change BEFORE INSERT ON op_operation FOR EACH ROW EXECUTE FUNCTION pg_temp.change();
+BEGIN;
+SET LOCAL client_min_messages = warning;
+SELECT (op_submit('nested-64', 'shop.order', '{"sku": "a", "count": 1}')).is_new;
+SELECT op_id, provider, step FROM op_due WHERE op_id LIKE 'nested-64%' ORDER BY op_id;
+ROLLBACK;
+DROP TRIGGER change ON op_operation;

@@ -36,18 +36,21 @@ table(void)
 	return entries;
 }
 
+/* Whoever asked for it in this transaction may still work with it: a trigger that its
+ * writing fires may change the action and ask again. */
 static void
 forget(Action *action)
 {
 	action->current = false;
 	if (action->holders == 0)
-		MemoryContextDelete(action->context);
+		MemoryContextSetParent(action->context, TopTransactionContext);
 }
 
 void
 action_hold(Action *action)
 {
-	action->holders++;
+	if (action->holders++ == 0)
+		MemoryContextSetParent(action->context, TopMemoryContext);
 }
 
 void
