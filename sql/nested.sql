@@ -41,6 +41,16 @@ CREATE TRIGGER refuse BEFORE INSERT ON op_operation FOR EACH ROW EXECUTE FUNCTIO
 SELECT op_submit('nested-61', 'shop.order', '{"sku": "a", "count": 1}');
 DROP TRIGGER refuse ON op_operation;
 SELECT count(*) FROM op_request WHERE op_id = 'nested-61';
+CREATE TRIGGER refuse BEFORE INSERT ON op_due FOR EACH ROW EXECUTE FUNCTION pg_temp.refuse();
+SELECT op_submit('nested-61', 'shop.order', '{"sku": "a", "count": 1}');
+DROP TRIGGER refuse ON op_due;
+CREATE TRIGGER refuse BEFORE INSERT ON op_request FOR EACH ROW EXECUTE FUNCTION pg_temp.refuse();
+SELECT op_submit('nested-61', 'shop.order', '{"sku": "a", "count": 1}');
+DROP TRIGGER refuse ON op_request;
+SELECT count(*) FROM op_operation WHERE op_id = 'nested-61';
+CREATE TRIGGER refuse BEFORE UPDATE ON op_operation FOR EACH ROW EXECUTE FUNCTION pg_temp.refuse();
+SELECT op_cancel('nested-51');
+DROP TRIGGER refuse ON op_operation;
 -- A column too many is no harm; one that is not where it was is.
 ALTER TABLE op_operation ADD COLUMN mine text;
 SELECT (op_submit('nested-62', 'shop.order', '{"sku": "a", "count": 1}')).is_new;

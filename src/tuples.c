@@ -561,11 +561,27 @@ store(Tuples *t)
 	ExecStoreVirtualTuple(t->written);
 }
 
+/* What goes on relies on it: an operation that is not marked must not be sent. */
+static _Noreturn void
+refused(Tuples *t)
+{
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+		 errmsg("a trigger on table \"%s\" refused a row",
+				RelationGetRelationName(t->relation)),
+		 errhint("\\d %s lists its triggers. Those of op_ledger refuse no rows, unless "
+				 "session_replication_role is replica.",
+				 RelationGetRelationName(t->relation))));
+}
+
 void
 tuples_insert(Tuples *t)
 {
 	store(t);
 	ExecSimpleRelationInsert(t->target, t->estate, t->written);
+	if (!ItemPointerIsValid(&t->written->tts_tid))
+		refused(t);
 }
 
 /* What the executor does for ON CONFLICT DO NOTHING. */
@@ -611,7 +627,21 @@ tuples_update(Tuples *t)
 {
 	store(t);
 	ExecSimpleRelationUpdate(t->target, t->estate, &t->recheck, t->found, t->written);
+	if (!ItemPointerIsValid(&t->written->tts_tid) ||
+		ItemPointerEquals(&t->written->tts_tid, &t->found->tts_tid))
+		refused(t);
 	return t->written->tts_tid;
+}
+
+static bool
+is_there(Tuples *t)
+{
+	TupleTableSlot *slot = table_slot_create(t->relation, NULL);
+	bool            there = table_tuple_fetch_row_version(t->relation, &t->found->tts_tid,
+														  SnapshotSelf, slot);
+
+	ExecDropSingleTupleTableSlot(slot);
+	return there;
 }
 
 void
@@ -620,4 +650,7 @@ tuples_delete(Tuples *t)
 	wrote = true;
 	ResetPerTupleExprContext(t->estate);
 	ExecSimpleRelationDelete(t->target, t->estate, &t->recheck, t->found);
+	if (t->target->ri_TrigDesc && t->target->ri_TrigDesc->trig_delete_before_row &&
+		is_there(t))
+		refused(t);
 }

@@ -114,6 +114,7 @@ extern void tuples_set_bool(Tuples *t, int column, bool value);
 extern void tuples_set_time(Tuples *t, int column,
 							TimestampTz at); /* -infinity is NULL */
 
+/* A trigger that refuses the row is an error. */
 extern void tuples_insert(Tuples *t);
 /* False: there is a row with such a key. Waits for whoever is about to write one.
  * The caller has looked, and seen none. */

@@ -58,15 +58,15 @@ sub black_hole
     return "$dir/resolver.so";
 }
 
-# A trigger that raises for the operations and states named.
+# A trigger that raises for the operations and states named, or takes their rows away.
 sub poison
 {
     my ($table, $when, $sqlstate) = @_;
     my $event = $table eq 'op_attempt' ? 'INSERT' : 'UPDATE';
     $sqlstate ||= 'P0001';
+    my $deed = $sqlstate eq 'none' ? 'RETURN NULL' : "RAISE EXCEPTION 'poison in %', NEW.op_id USING ERRCODE = '$sqlstate'";
     $node->safe_psql('postgres', qq{
-        CREATE OR REPLACE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS
-            'BEGIN RAISE EXCEPTION ''poison in %'', NEW.op_id USING ERRCODE = ''$sqlstate''; END';
+        CREATE OR REPLACE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS \$\$BEGIN $deed; END\$\$;
         CREATE TRIGGER poison BEFORE $event ON $table FOR EACH ROW WHEN ($when) EXECUTE FUNCTION poison()});
     return;
 }
@@ -94,12 +94,14 @@ subtest 'one that fails always' => sub {
         attempt => [ 'op_attempt',   q{NEW.op_id = 'attempt-50'}, 1 ],
         result  => [ 'op_operation', q{NEW.op_id = 'result-50' AND NEW.state = 'confirmed'}, 1 ],
         always  => [ 'op_operation', q{NEW.op_id = 'always-50'}, 0 ],
+        mark    => [ 'op_operation', q{NEW.op_id = 'mark-50' AND NEW.state = 'submitted'}, 0, 'none' ],
+        lease   => [ 'op_due',       q{NEW.op_id = 'lease-50' AND NEW.epoch IS NOT NULL}, 0, 'none' ],
     );
     for my $step (sort keys %steps)
     {
-        my ($table, $when, $sent) = @{ $steps{$step} };
+        my ($table, $when, $sent, $sqlstate) = @{ $steps{$step} };
         my $since = log_position($node);
-        poison($table, $when);
+        poison($table, $when, $sqlstate);
         submit_many($node, $step, 'bank.refund', 100);
         all_ended($node, "$step-", 'confirmed', 99, "$step: the others finish");
         wait_state($node, "$step-50", 'review', "$step: it is handed to a person") unless $step eq 'always';
