@@ -76,3 +76,14 @@ SELECT (op_submit('nested-64', 'shop.order', '{"sku": "a", "count": 1}')).is_new
 SELECT op_id, provider, step FROM op_due WHERE op_id LIKE 'nested-64%' ORDER BY op_id;
 ROLLBACK;
 DROP TRIGGER change ON op_operation;
+-- A statement goes on, too, when a trigger of its own made op_ledger prepare all anew.
+CREATE FUNCTION pg_temp.rename() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	CREATE SCHEMA nested;
+	DROP SCHEMA nested;
+	PERFORM op_status(NEW.op_id);
+	RETURN NEW;
+END $$;
+CREATE TRIGGER rename BEFORE INSERT ON op_event FOR EACH ROW EXECUTE FUNCTION pg_temp.rename();
+SELECT (op_cancel('nested-62')).state;
+DROP TRIGGER rename ON op_event;

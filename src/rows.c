@@ -24,6 +24,7 @@ static Oid           plans_schema = InvalidOid;
 static bool          plans_stale = true;
 static bool          connected = false; /* to SPI, since rows_begin() */
 static MemoryContext caller;            /* where results go */
+static int           running = 0;       /* statements; triggers nest them */
 
 /* ------------------------------------------------------------------- plans */
 
@@ -34,12 +35,13 @@ schema_changed(Datum arg, int cacheid, uint32 hashvalue)
 	plans_stale = true;
 }
 
+/* One that fired the trigger that called us is still needed, and left alone. */
 static void
 forget_plans(void)
 {
 	for (int i = 0; i < STMT_COUNT; i++)
 	{
-		if (plans[i])
+		if (plans[i] && running == 0)
 			SPI_freeplan(plans[i]);
 		plans[i] = NULL;
 	}
@@ -127,6 +129,25 @@ plan_of(StatementId id)
 	return plan;
 }
 
+static int
+run(StatementId id, Datum *values, const char *nulls, bool read_only)
+{
+	SPIPlanPtr plan = plan_of(id);
+	int        result;
+
+	running++;
+	PG_TRY();
+	{
+		result = SPI_execute_plan(plan, values, nulls, read_only, 0);
+	}
+	PG_FINALLY();
+	{
+		running--;
+	}
+	PG_END_TRY();
+	return result;
+}
+
 /* The result is in SPI_tuptable until the next one. */
 uint64
 rows_run_as(StatementId id, Datum *values, const char *nulls, bool read_only)
@@ -137,7 +158,7 @@ rows_run_as(StatementId id, Datum *values, const char *nulls, bool read_only)
 
 	connect();
 	mine = rows_state();
-	result = SPI_execute_plan(plan_of(id), values, nulls, read_only, 0);
+	result = run(id, values, nulls, read_only);
 	rows_back_to(mine);
 	MemoryContextSwitchTo(old);
 	if (result < 0)
