@@ -58,6 +58,15 @@ ALTER TABLE op_operation RENAME COLUMN lane TO alley;
 SELECT op_submit('nested-63', 'shop.order', '{"sku": "a", "count": 1}');
 ALTER TABLE op_operation RENAME COLUMN alley TO lane;
 ALTER TABLE op_operation DROP COLUMN mine;
+-- Columns of the user's get what an INSERT would give them.
+BEGIN;
+ALTER TABLE op_operation ADD COLUMN tenant text NOT NULL DEFAULT 'acme-' || pg_backend_pid() % 1, ADD COLUMN loud text GENERATED ALWAYS AS (upper(op_id)) STORED;
+ALTER TABLE op_request ADD COLUMN nth bigint GENERATED ALWAYS AS IDENTITY;
+SELECT (op_submit('nested-65', 'shop.order', '{"sku": "a", "count": 1}')).is_new;
+SELECT op_id, tenant, loud FROM op_operation WHERE op_id = 'nested-65';
+SELECT op_id, nth > 0 AS numbered FROM op_request WHERE op_id = 'nested-65';
+SELECT (op_cancel('nested-65')).state;
+ROLLBACK;
 SELECT (op_submit('nested-63', 'shop.order', '{"sku": "a", "count": 1}')).is_new;
 -- An action that a trigger changes and asks for again is still what the submit that
 -- fired the trigger works with.

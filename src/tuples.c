@@ -16,8 +16,10 @@
 #include "columns.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
+#include "executor/nodeModifyTable.h"
 #include "compat.h"
 #include "miscadmin.h"
+#include "rewrite/rewriteHandler.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
@@ -45,7 +47,8 @@ struct Tuples
 	EState         *estate;
 	ResultRelInfo  *target;
 	TupleTableSlot *written;
-	EPQState        recheck; /* asked for, never used: rows are locked before */
+	ExprState     **defaults; /* of columns that the shape does not know; NULL: none */
+	EPQState        recheck;  /* asked for, never used: rows are locked before */
 };
 
 static bool wrote = false; /* since the last command ended */
@@ -129,6 +132,27 @@ leave_out_triggers(ResultRelInfo *target, const char *guard)
 	target->ri_TrigDesc = NULL;
 }
 
+/* Columns that somebody added get what an INSERT would give them. */
+static void
+prepare_defaults(Tuples *t)
+{
+	TupleDesc descriptor = RelationGetDescr(t->relation);
+
+	if (descriptor->natts == t->shape->ncolumns)
+		return;
+	t->defaults = palloc0(sizeof(ExprState *) * descriptor->natts);
+	for (int i = t->shape->ncolumns; i < descriptor->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(descriptor, i);
+		Node             *value = NULL;
+
+		if (!column->attisdropped && !column->attgenerated)
+			value = build_column_default(t->relation, i + 1);
+		if (value)
+			t->defaults[i] = ExecPrepareExpr((Expr *) value, t->estate);
+	}
+}
+
 /* What the executor needs to write one table. */
 static void
 begin_writing(Tuples *t, bool first)
@@ -148,6 +172,7 @@ begin_writing(Tuples *t, bool first)
 	t->estate->es_snapshot = GetActiveSnapshot();
 	t->estate->es_output_cid = t->command;
 	ExecOpenIndices(t->target, first);
+	prepare_defaults(t);
 	opl_recheck_init(&t->recheck, t->estate);
 	AfterTriggerBeginQuery();
 	MemoryContextSwitchTo(old);
@@ -505,8 +530,17 @@ tuples_xmin(Tuples *t)
 void
 tuples_new(Tuples *t)
 {
+	int natts = t->written->tts_tupleDescriptor->natts;
+
 	ExecClearTuple(t->written);
-	memset(t->written->tts_isnull, true, t->written->tts_tupleDescriptor->natts);
+	memset(t->written->tts_isnull, true, natts);
+	for (int i = t->shape->ncolumns; t->defaults && i < natts; i++)
+	{
+		if (t->defaults[i])
+			t->written->tts_values[i] =
+				ExecEvalExpr(t->defaults[i], GetPerTupleExprContext(t->estate),
+							 &t->written->tts_isnull[i]);
+	}
 }
 
 /* By reference: the present row stays where it is until it is written. */
@@ -611,6 +645,9 @@ tuples_insert_first(Tuples *t)
 		!ExecBRInsertTriggers(t->estate, t->target, t->written))
 		return false;
 	t->written->tts_tableOid = RelationGetRelid(t->relation);
+	if (RelationGetDescr(t->relation)->constr &&
+		RelationGetDescr(t->relation)->constr->has_generated_stored)
+		ExecComputeStoredGenerated(t->target, t->estate, t->written, CMD_INSERT);
 	ExecConstraints(t->target, t->written, t->estate);
 	while (!insert_speculatively(t, &recheck))
 	{

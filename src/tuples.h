@@ -104,7 +104,8 @@ extern bool            tuples_is(Tuples *t, int column, const char *expected);
 extern ItemPointerData tuples_row(Tuples *t);
 extern TransactionId   tuples_xmin(Tuples *t);
 
-/* The row to be written: empty, or a copy of the present one, and then filled in. */
+/* The row to be written: empty but for defaults of columns that the shape does not
+ * know, or a copy of the present one; and then filled in. */
 extern void tuples_new(Tuples *t);
 extern void tuples_copy(Tuples *t);
 extern void tuples_set(Tuples *t, int column, Datum value, bool null);
