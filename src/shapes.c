@@ -5,37 +5,101 @@
 
 #include "shapes.h"
 
-static const char *const operation_columns[] = {
-	"op_id",       "action",        "provider",      "state",        "tainted",
-	"sealed",      "contradiction", "adopted",       "generation",   "attempts",
-	"tries",       "trying_since",  "first_sent_at", "last_sent_at", "lease_until",
-	"external_id", "failed_ids",    "reason",        "args_hash",    "run_id",
-	"lane",        "undoes",        "submitted_by",  "created_at",   "settled_at"};
+#include "catalog/pg_type.h"
 
-static const char *const request_columns[] = {
-	"op_id",      "generation",  "args",       "key",       "method",
-	"url",        "headers",     "body",       "step",      "tool_call_id",
-	"dedupe_key", "traceparent", "not_before", "not_after", "cost"};
+static const ShapeColumn operation_columns[] = {{"op_id", TEXTOID},
+												{"action", TEXTOID},
+												{"provider", TEXTOID},
+												{"state", TEXTOID},
+												{"tainted", BOOLOID},
+												{"sealed", TEXTOID},
+												{"contradiction", BOOLOID},
+												{"adopted", BOOLOID},
+												{"generation", INT4OID},
+												{"attempts", INT4OID},
+												{"tries", INT4OID},
+												{"trying_since", TIMESTAMPTZOID},
+												{"first_sent_at", TIMESTAMPTZOID},
+												{"last_sent_at", TIMESTAMPTZOID},
+												{"lease_until", TIMESTAMPTZOID},
+												{"external_id", TEXTOID},
+												{"failed_ids", TEXTARRAYOID},
+												{"reason", TEXTOID},
+												{"args_hash", BYTEAOID},
+												{"run_id", TEXTOID},
+												{"lane", TEXTOID},
+												{"undoes", TEXTOID},
+												{"submitted_by", TEXTOID},
+												{"created_at", TIMESTAMPTZOID},
+												{"settled_at", TIMESTAMPTZOID}};
 
-static const char *const due_columns[] = {"op_id", "provider", "step", "due_at", "epoch"};
+static const ShapeColumn request_columns[] = {{"op_id", TEXTOID},
+											  {"generation", INT4OID},
+											  {"args", JSONBOID},
+											  {"key", TEXTOID},
+											  {"method", TEXTOID},
+											  {"url", TEXTOID},
+											  {"headers", TEXTARRAYOID},
+											  {"body", BYTEAOID},
+											  {"step", TEXTOID},
+											  {"tool_call_id", TEXTOID},
+											  {"dedupe_key", TEXTOID},
+											  {"traceparent", TEXTOID},
+											  {"not_before", TIMESTAMPTZOID},
+											  {"not_after", TIMESTAMPTZOID},
+											  {"cost", NUMERICOID}};
 
-static const char *const attempt_columns[] = {
-	"op_id",       "n",           "kind",       "generation",       "started_at",
-	"finished_at", "verdict",     "reason",     "external_id",      "http_status",
-	"curl_code",   "bytes_sent",  "peer",       "connect_us",       "first_byte_us",
-	"total_us",    "retry_after", "request_id", "response_headers", "response_body",
-	"error",       "pages"};
+static const ShapeColumn due_columns[] = {{"op_id", TEXTOID},
+										  {"provider", TEXTOID},
+										  {"step", TEXTOID},
+										  {"due_at", TIMESTAMPTZOID},
+										  {"epoch", INT8OID}};
 
-static const char *const control_columns[] = {
-	"system_identifier", "database_oid", "extension_oid", "timeline",
-	"control_inode",     "adopted_at",   "adopted_by",    "retired"};
+static const ShapeColumn attempt_columns[] = {{"op_id", TEXTOID},
+											  {"n", INT4OID},
+											  {"kind", TEXTOID},
+											  {"generation", INT4OID},
+											  {"started_at", TIMESTAMPTZOID},
+											  {"finished_at", TIMESTAMPTZOID},
+											  {"verdict", TEXTOID},
+											  {"reason", TEXTOID},
+											  {"external_id", TEXTOID},
+											  {"http_status", INT4OID},
+											  {"curl_code", INT4OID},
+											  {"bytes_sent", INT8OID},
+											  {"peer", TEXTOID},
+											  {"connect_us", INT4OID},
+											  {"first_byte_us", INT4OID},
+											  {"total_us", INT4OID},
+											  {"retry_after", INT4OID},
+											  {"request_id", TEXTOID},
+											  {"response_headers", BYTEAOID},
+											  {"response_body", BYTEAOID},
+											  {"error", TEXTOID},
+											  {"pages", INT4OID}};
 
-static const char *const action_columns[] = {"name", "provider", "template", "spec",
-											 "version"};
-static const char *const provider_columns[] = {"name",      "profile",     "base_url",
-											   "secret",    "spec",        "paused",
-											   "paused_at", "paused_note", "version"};
-static const char *const profile_columns[] = {"name", "spec", "version"};
+static const ShapeColumn control_columns[] = {
+	{"system_identifier", INT8OID}, {"database_oid", OIDOID},
+	{"extension_oid", OIDOID},      {"timeline", INT4OID},
+	{"control_inode", INT8OID},     {"adopted_at", TIMESTAMPTZOID},
+	{"adopted_by", TEXTOID},        {"retired", BOOLOID}};
+
+static const ShapeColumn action_columns[] = {{"name", TEXTOID},
+											 {"provider", TEXTOID},
+											 {"template", TEXTOID},
+											 {"spec", JSONBOID},
+											 {"version", INT8OID}};
+static const ShapeColumn provider_columns[] = {{"name", TEXTOID},
+											   {"profile", TEXTOID},
+											   {"base_url", TEXTOID},
+											   {"secret", TEXTOID},
+											   {"spec", JSONBOID},
+											   {"paused", BOOLOID},
+											   {"paused_at", TIMESTAMPTZOID},
+											   {"paused_note", TEXTOID},
+											   {"version", INT8OID}};
+static const ShapeColumn profile_columns[] = {
+	{"name", TEXTOID}, {"spec", JSONBOID}, {"version", INT8OID}};
 
 #define BIT(column) (UINT64CONST(1) << (column))
 #define SHAPE(table, index, columns, updated)                     \

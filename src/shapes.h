@@ -1,7 +1,7 @@
 /*
  * shapes.h - the tables, as src/sql/10_tables.sql makes them: columns by number.
  *
- * Each opening of a table compares their names; a version appends columns, and
+ * Each opening of a table compares their names and types; a version appends columns, and
  * drops none.
  */
 #ifndef OPL_SHAPES_H

@@ -86,14 +86,17 @@ check_shape(Relation relation, const Shape *shape)
 
 	for (int i = 0; i < shape->ncolumns; i++)
 	{
+		const ShapeColumn *column = &shape->columns[i];
+
 		if (i >= descriptor->natts ||
-			strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), shape->columns[i]) !=
-				0)
-			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-							errmsg("column %d of table \"%s\" is not \"%s\"", i + 1,
-								   shape->table, shape->columns[i]),
-							errhint("Columns of its tables are where op_ledger put them. "
-									"Is an ALTER EXTENSION op_ledger UPDATE due?")));
+			strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), column->name) != 0 ||
+			TupleDescAttr(descriptor, i)->atttypid != column->type)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("column %d of table \"%s\" is not \"%s\" of type %s", i + 1,
+							shape->table, column->name, format_type_be(column->type)),
+					 errhint("Columns of its tables are where op_ledger put them. "
+							 "Is an ALTER EXTENSION op_ledger UPDATE due?")));
 	}
 }
 

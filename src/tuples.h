@@ -16,13 +16,19 @@
 #include "nodes/lockoptions.h"
 #include "storage/itemptr.h"
 
+typedef struct ShapeColumn
+{
+	const char *name;
+	Oid         type; /* fields are taken for what they should be */
+} ShapeColumn;
+
 /* A table, as the install script makes it. Upgrades may append columns. */
 typedef struct Shape
 {
 	const char        *table;
 	const char        *index; /* that rows are found by; NULL: the primary key */
 	int                ncolumns;
-	const char *const *columns;
+	const ShapeColumn *columns;
 	uint64             updated; /* what an update changes: bit n is column n */
 	const char        *guard;   /* a trigger that would only repeat what the writer has
 								   asked before; NULL: none */
