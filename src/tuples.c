@@ -34,6 +34,7 @@ struct Tuples
 	const Shape    *shape;
 	Oid             schema;
 	LOCKMODE        lockmode;
+	bool            takes_key; /* an update of ours changes what is unique */
 	Relation        relation;
 	Relation        index; /* NULL until something is looked for */
 	IndexScanDesc   scan;  /* by the index, or */
@@ -197,6 +198,20 @@ check_may_write(TuplesTo to)
 	PreventCommandIfParallelMode(commands[to]);
 }
 
+/* Somebody made a column unique that we write: then an UPDATE needs a lock that those
+ * who refer to the row do not share. */
+static bool
+takes_key(Relation relation, const Shape *shape)
+{
+	Bitmapset *key = RelationGetIndexAttrBitmap(relation, INDEX_ATTR_BITMAP_KEY);
+	Bitmapset *updated = columns_of(shape->updated);
+	bool       overlap = bms_overlap(key, updated);
+
+	bms_free(key);
+	bms_free(updated);
+	return overlap;
+}
+
 Tuples *
 tuples_open(Oid schema, const Shape *shape, TuplesTo to)
 {
@@ -215,6 +230,8 @@ tuples_open(Oid schema, const Shape *shape, TuplesTo to)
 	t->relation = table_open(get_relname_relid(shape->table, schema), t->lockmode);
 	check_shape(t->relation, shape);
 	t->found = table_slot_create(t->relation, NULL);
+	if (to == TUPLES_TO_LOCK)
+		t->takes_key = takes_key(t->relation, shape);
 	if (to != TUPLES_TO_READ)
 		t->command = GetCurrentCommandId(true);
 	if (to >= TUPLES_TO_WRITE)
@@ -385,8 +402,8 @@ refuse_newer(void)
 bool
 tuples_lock(Tuples *t, TuplesLock how, LockWaitPolicy wait)
 {
-	LockTupleMode mode =
-		how == TUPLES_KEEP_KEY ? LockTupleNoKeyExclusive : LockTupleExclusive;
+	LockTupleMode mode = how == TUPLES_KEEP_KEY && !t->takes_key ? LockTupleNoKeyExclusive
+																 : LockTupleExclusive;
 	uint8 flags = IsolationUsesXactSnapshot() ? 0 : TUPLE_LOCK_FLAG_FIND_LAST_VERSION;
 	ItemPointerData row = t->found->tts_tid;
 	TM_FailureData  failure;

@@ -158,6 +158,25 @@ subtest 'a session locks the tables' => sub {
     is(complaints($node, $since, 'ERROR|WARNING|FATAL'), '', 'nothing in the log');
 };
 
+# Where somebody made a column unique, an UPDATE of it waits for those who refer to the row.
+subtest 'a session refers to an operation' => sub {
+    $node->safe_psql('postgres', 'CREATE UNIQUE INDEX one_object ON op_operation (external_id); CREATE TABLE child (op_id text REFERENCES op_operation)');
+    $double->script({ match => { op => 'parent-1' }, do => { delay_answer => 'parent' } });
+    submit_many($node, 'parent', 'bank.refund', 1);
+    $double->wait(waiting => 1, op => 'parent-1');
+    my $holder = $node->background_psql('postgres');
+    $holder->query_safe(q{BEGIN; INSERT INTO child VALUES ('parent-1')});
+    $double->release('parent');
+    $double->wait(finished => 1, op => 'parent-1');
+    submit_many($node, 'other', 'bank.refund', 20);
+    within(5, 'the others finish', sub { all_ended($node, 'other-', 'confirmed', 20, 'the others finish') });
+    is(state_of($node, 'parent-1'), 'submitted', 'its answer waits');
+    $holder->query_safe('COMMIT');
+    $holder->quit;
+    wait_state($node, 'parent-1', 'confirmed', 'and is recorded');
+    $node->safe_psql('postgres', 'DROP INDEX one_object; DROP TABLE child');
+};
+
 # The same for a worker that starts. Each end of one is in the log, beginning with the one that is terminated.
 subtest 'a session locks what a worker needs to start' => sub {
     $node->append_conf('postgresql.conf', 'log_min_messages = debug1');
