@@ -12,6 +12,7 @@
 #include "pace.h"
 #include "trouble.h"
 #include "utils/hsearch.h"
+#include "utils/memutils.h"
 
 /* A row of the agenda that must not be taken now comes back after this. */
 #define PUT_OFF (10 * OPL_SECOND)
@@ -96,6 +97,68 @@ move_cursor(const Batch *batch, const LedgerPlaces *places)
 		cursor->since = DT_NOBEGIN; /* some of them may be passed over */
 }
 
+/* ------------------------------------------------------------- held by others */
+
+/* Not written down: whoever holds the operation's row may be about to claim it, and
+ * must find the agenda as it was. */
+typedef struct Held
+{
+	char       *op_id;
+	TimestampTz until;
+} Held;
+
+static Held *held = NULL;
+static int   nheld = 0;
+
+static void
+let_be(const char *op_id, TimestampTz until)
+{
+	static int room = 0;
+
+	if (nheld == room)
+	{
+		room = Max(64, 2 * room);
+		held = held ? repalloc(held, sizeof(Held) * room)
+					: MemoryContextAlloc(TopMemoryContext, sizeof(Held) * room);
+	}
+	held[nheld].op_id = MemoryContextStrdup(TopMemoryContext, op_id);
+	held[nheld++].until = until;
+}
+
+static void
+forget_held(TimestampTz now)
+{
+	int kept = 0;
+
+	for (int i = 0; i < nheld; i++)
+	{
+		if (held[i].until > now && held[i].until <= now + HELD)
+			held[kept++] = held[i];
+		else
+			pfree(held[i].op_id);
+	}
+	nheld = kept;
+}
+
+/* What is not taken now: held by sessions, or the cause of trouble. Sorted. */
+static char **
+avoided(TimestampTz now, int *count)
+{
+	int    ntrouble;
+	char **trouble = trouble_avoided(now, &ntrouble);
+	char **op_ids;
+
+	forget_held(now);
+	op_ids = palloc(sizeof(char *) * (ntrouble + nheld + 1));
+	*count = 0;
+	for (int i = 0; i < ntrouble; i++)
+		op_ids[(*count)++] = trouble[i];
+	for (int i = 0; i < nheld; i++)
+		op_ids[(*count)++] = held[i].op_id;
+	rows_sort(op_ids, *count, sizeof(char *));
+	return op_ids;
+}
+
 /* ------------------------------------------------------------------- taking */
 
 /* Places that answers of this batch give back when it is committed. */
@@ -155,12 +218,12 @@ void
 claim_take(Batch *batch, int limit)
 {
 	int    n;
-	char **avoided = trouble_avoided(batch->now, &n);
+	char **others = avoided(batch->now, &n);
 
 	free_places(batch);
 	if (batch->nplaces == 0)
 		return;
-	batch->due = ledger_take_due(batch->places, batch->nplaces, limit, avoided, n,
+	batch->due = ledger_take_due(batch->places, batch->nplaces, limit, others, n,
 								 batch->now, &batch->ndue);
 	for (int i = 0; i < batch->nplaces; i++)
 		move_cursor(batch, &batch->places[i]);
@@ -394,10 +457,8 @@ claim_due(Batch *batch)
 	int              nrequests;
 	LedgerOperation *operations;
 	LedgerRequest   *requests;
-	LedgerDue       *held;
 	Asked           *asked;
 	bool            *passed;
-	int              nheld = 0;
 	int              nasked = 0;
 	int              nsettled;
 	char           **settled;
@@ -408,7 +469,6 @@ claim_due(Batch *batch)
 	operations = lock_operations(batch, &noperations);
 	requests = load_requests(operations, noperations, &nrequests);
 	asked = palloc(sizeof(Asked) * Max(noperations, 1));
-	held = palloc(sizeof(LedgerDue) * batch->ndue);
 	passed = choose_lookups(batch, operations, noperations, asked, &nasked);
 	for (int i = 0; i < batch->ndue; i++)
 	{
@@ -419,7 +479,7 @@ claim_due(Batch *batch)
 		if (passed[i] || rows_find(settled, nsettled, sizeof(char *), due->op_id))
 			continue;
 		if (!operation)
-			held[nheld++] = *due;
+			let_be(due->op_id, batch->now + HELD);
 		else if (flight_has(operation->op_id, operation->op.attempts))
 			put_off(batch, operation, due);
 		else
@@ -427,6 +487,4 @@ claim_due(Batch *batch)
 				  rows_find(requests, nrequests, sizeof(LedgerRequest), due->op_id),
 				  action_of(asked, &nasked, operation->action));
 	}
-	if (nheld > 0)
-		ledger_defer(held, nheld, batch->now + HELD);
 }

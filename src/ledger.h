@@ -195,7 +195,8 @@ extern int64 ledger_new_epoch(void);
 extern void ledger_recover(int64 mine, const int64 *living, int n, TimestampTz now);
 /* May this copy send? */
 extern HomeFault ledger_home_fault(Oid extension);
-/* Due rows: at most `limit`, as many as there are places, none of `avoided`. */
+/* Due rows: at most `limit`, as many as there are places, none of `avoided`, which
+ * are sorted. */
 extern LedgerDue  *ledger_take_due(const LedgerPlaces *places, int nplaces, int limit,
 								   char **avoided, int navoided, TimestampTz now,
 								   int *count);
@@ -213,7 +214,6 @@ extern LedgerRequest *ledger_requests(char **op_ids, const int *generations, int
 extern void        ledger_save(LedgerChange *changes, int n, TimestampTz now);
 extern void        ledger_save_one(const LedgerChange *change, TimestampTz now);
 extern void        ledger_plan(LedgerChange *changes, int n, int64 epoch);
-extern void        ledger_defer(const LedgerDue *due, int n, TimestampTz due_at);
 extern void        ledger_record(const LedgerAttempt *attempts, int n);
 extern bool        ledger_pause(const char *provider, const char *note);
 extern char      **ledger_take_nudges(int *count);

@@ -65,17 +65,18 @@ read_due(Tuples *t, LedgerDue *out)
 	out->row = tuples_row(t);
 }
 
+static int
+by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
 static bool
-is_among(Tuples *t, int column, char **texts, int n)
+is_among(Tuples *t, int column, char **sorted, int n)
 {
 	char *text = n > 0 ? tuples_text(t, column) : NULL;
 
-	for (int i = 0; i < n; i++)
-	{
-		if (strcmp(text, texts[i]) == 0)
-			return true;
-	}
-	return false;
+	return text && bsearch(&text, sorted, n, sizeof(char *), by_text) != NULL;
 }
 
 /* Its latest version may not be due any more: somebody was faster. */
@@ -250,23 +251,6 @@ ledger_plan(LedgerChange *changes, int n, int64 epoch)
 	{
 		if (changes[i].decision.moved)
 			plan(t, &changes[i], changes[i].claimed ? epoch : 0);
-	}
-	tuples_close(t);
-	command_end(&command);
-}
-
-void
-ledger_defer(const LedgerDue *due, int n, TimestampTz due_at)
-{
-	Command command = command_begin();
-	Tuples *t = command_open(&shape_agenda, TUPLES_TO_WRITE);
-
-	for (int i = 0; i < n; i++)
-	{
-		tuples_go(t, &due[i].row);
-		tuples_copy(t);
-		tuples_set_time(t, D_DUE_AT, due_at);
-		tuples_update(t);
 	}
 	tuples_close(t);
 	command_end(&command);

@@ -100,6 +100,21 @@ subtest 'a stress' => sub {
     is(scalar keys %sends, $confirmed, "$confirmed sent and confirmed, the cancelled ones not");
 };
 
+subtest 'what a session holds stays on the agenda as it was' => sub {
+    my $due = q{SELECT due_at FROM op_due WHERE op_id = 'held'};
+    $node->safe_psql('postgres', q{SELECT op_provider_pause('bank')});
+    submit($node, 'held', 'bank.refund', { payment_intent => 'pi-held', amount => 1 });
+    my $before = $node->safe_psql('postgres', $due);
+    my $holder = $node->background_psql('postgres');
+    $holder->query_safe(q{BEGIN; SELECT FROM op_operation WHERE op_id = 'held' FOR UPDATE});
+    my $resumed = $node->safe_psql('postgres', q{SELECT clock_timestamp() FROM op_provider_resume('bank')});
+    ok(wait_sql($node, "SELECT turn_at > '$resumed'::timestamptz + interval '100 ms' FROM _op_worker()", 'turns'), 'the worker came by');
+    is($node->safe_psql('postgres', $due), $before, 'and wrote nothing: whoever holds it may be about to claim it');
+    $holder->query_safe('COMMIT');
+    $holder->quit;
+    ok(wait_state($node, 'held', 'confirmed'), 'it goes out when it is free');
+};
+
 check_invariants($node, $double);
 $node->stop;
 done_testing();
