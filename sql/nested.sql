@@ -99,3 +99,10 @@ END $$;
 CREATE TRIGGER rename BEFORE INSERT ON op_event FOR EACH ROW EXECUTE FUNCTION pg_temp.rename();
 SELECT (op_cancel('nested-62')).state;
 DROP TRIGGER rename ON op_event;
+-- What a trigger keeps from being written is not taken for written.
+SELECT (op_submit('nested-90', 'shop.order', '{"sku": "a", "count": 1}')).is_new;
+CREATE FUNCTION pg_temp.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.state := OLD.state; RETURN NEW; END $$;
+CREATE TRIGGER keep BEFORE UPDATE ON op_operation FOR EACH ROW EXECUTE FUNCTION pg_temp.keep();
+SELECT op_cancel('nested-90');
+DROP TRIGGER keep ON op_operation;
+SELECT (op_cancel('nested-90')).state;

@@ -172,12 +172,27 @@ check_arrow(Tuples *t, const LedgerChange *change)
 						errdetail("op_transitions() lists what can happen.")));
 }
 
+/* An operation that is not marked must not be sent. */
+static void
+check_written(Tuples *t, const LedgerChange *change)
+{
+	const char *state = opl_state_name(change->decision.after.state);
+
+	if (!tuples_wrote(t, O_STATE, state))
+		ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+						errmsg("a trigger kept operation \"%s\" from becoming %s",
+							   change->op_id, state),
+						errhint("\\d op_operation lists its triggers; none but "
+								"op_ledger's may change a state.")));
+}
+
 /* The present row, as the decision wants it; where it is now. */
 static ItemPointerData
 update_operation(Tuples *t, const LedgerChange *change, TimestampTz now)
 {
 	const OplOperation *after = &change->decision.after;
 	bool                sealed = after->sealed != OPL_SEAL_NONE;
+	ItemPointerData     row;
 
 	check_arrow(t, change);
 	tuples_copy(t);
@@ -196,7 +211,9 @@ update_operation(Tuples *t, const LedgerChange *change, TimestampTz now)
 		tuples_set_text(t, O_EXTERNAL_ID, change->external_id);
 	if (change->failed_id)
 		add_failed(t, change->failed_id);
-	return tuples_update(t);
+	row = tuples_update(t);
+	check_written(t, change);
+	return row;
 }
 
 void

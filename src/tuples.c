@@ -519,15 +519,27 @@ tuples_texts(Tuples *t, int column, int *count)
 	return null ? NULL : texts_of(value, count);
 }
 
-bool
-tuples_is(Tuples *t, int column, const char *expected)
+static bool
+is_text(TupleTableSlot *slot, int column, const char *expected)
 {
 	bool  null;
-	Datum value = tuples_datum(t, column, &null);
+	Datum value = slot_getattr(slot, column, &null);
 	text *packed = null ? NULL : DatumGetTextPP(value);
 
 	return packed && VARSIZE_ANY_EXHDR(packed) == strlen(expected) &&
 		   memcmp(VARDATA_ANY(packed), expected, VARSIZE_ANY_EXHDR(packed)) == 0;
+}
+
+bool
+tuples_is(Tuples *t, int column, const char *expected)
+{
+	return is_text(t->found, column, expected);
+}
+
+bool
+tuples_wrote(Tuples *t, int column, const char *expected)
+{
+	return is_text(t->written, column, expected);
 }
 
 ItemPointerData

@@ -128,6 +128,8 @@ extern void tuples_insert(Tuples *t);
 extern bool tuples_insert_first(Tuples *t);
 /* The present row, which we hold; where it is now. */
 extern ItemPointerData tuples_update(Tuples *t);
-extern void            tuples_delete(Tuples *t);
+/* Does the row that was written say so? A trigger may have changed it. */
+extern bool tuples_wrote(Tuples *t, int column, const char *expected);
+extern void tuples_delete(Tuples *t);
 
 #endif
