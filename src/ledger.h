@@ -168,7 +168,11 @@ extern char **ledger_actions_of(const char *provider, int *count);
 extern char **ledger_with_object(const char *external_id, int *count);
 /* Did this event come before? If not, `n` is its number. Holds the operation. */
 extern bool ledger_has_event(const char *op_id, const char *event_id, int *n);
-extern bool ledger_insert(const LedgerBirth *birth); /* false: the id exists */
+/* What is known already is in `there`. What is not is frozen, which fills in the rest
+ * of the birth, and inserted. False, and nothing there: somebody was faster. */
+typedef void (*LedgerFreeze)(LedgerBirth *birth, const void *how);
+extern bool ledger_insert(LedgerBirth *birth, LedgerFreeze freeze, const void *how,
+						  LedgerOperation **there);
 extern LedgerOperation *ledger_read(const char *op_id, bool snapshot_of_caller);
 extern LedgerOperation *ledger_lock(const char *op_id); /* waits for the row */
 /* The rows at these places, which we hold. */

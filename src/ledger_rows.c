@@ -68,6 +68,15 @@ read_operation(Tuples *t, LedgerOperation *out)
 	out->row = tuples_row(t);
 }
 
+static LedgerOperation *
+read_alloc(Tuples *t)
+{
+	LedgerOperation *operation = palloc0(sizeof(LedgerOperation));
+
+	read_operation(t, operation);
+	return operation;
+}
+
 LedgerOperation *
 ledger_read(const char *op_id, bool snapshot_of_caller)
 {
@@ -76,10 +85,7 @@ ledger_read(const char *op_id, bool snapshot_of_caller)
 	LedgerOperation *operation = NULL;
 
 	if (tuples_find_text(t, op_id))
-	{
-		operation = palloc0(sizeof(LedgerOperation));
-		read_operation(t, operation);
-	}
+		operation = read_alloc(t);
 	tuples_close(t);
 	command_end(&command);
 	return operation;
@@ -248,11 +254,8 @@ ledger_save_one(const LedgerChange *change, TimestampTz now)
 /* -------------------------------------------------------------------- birth */
 
 static bool
-insert_operation(const LedgerBirth *b)
+insert_operation(Tuples *t, const LedgerBirth *b)
 {
-	Tuples *t = command_open(&shape_operations, TUPLES_TO_INSERT_FIRST);
-	bool    first;
-
 	tuples_new(t);
 	tuples_set_text(t, O_OP_ID, b->op_id);
 	tuples_set_text(t, O_ACTION, b->action);
@@ -269,9 +272,7 @@ insert_operation(const LedgerBirth *b)
 	tuples_set_text(t, O_LANE, b->lane);
 	tuples_set_text(t, O_SUBMITTED_BY, b->submitted_by);
 	tuples_set_time(t, O_CREATED_AT, GetCurrentTimestamp());
-	first = tuples_insert_first(t);
-	tuples_close(t);
-	return first;
+	return tuples_insert_first(t);
 }
 
 static void
@@ -300,19 +301,45 @@ insert_request(const LedgerBirth *b)
 	tuples_close(t);
 }
 
-bool
-ledger_insert(const LedgerBirth *birth)
+static void
+plan_first(const LedgerBirth *birth)
 {
 	LedgerChange born = {
 		.op_id = birth->op_id, .provider = birth->provider, .decision = birth->born};
-	Command command = command_begin();
-	bool    first = insert_operation(birth);
 
-	if (first)
-		insert_request(birth);
-	command_end(&command);
-	if (first && birth->born.step != OPL_STEP_NONE)
+	if (birth->born.step != OPL_STEP_NONE)
 		ledger_plan(&born, 1, 0);
+}
+
+static bool
+insert(Tuples *t, const LedgerBirth *birth)
+{
+	if (!insert_operation(t, birth))
+		return false;
+	insert_request(birth);
+	return true;
+}
+
+bool
+ledger_insert(LedgerBirth *birth, LedgerFreeze freeze, const void *how,
+			  LedgerOperation **there)
+{
+	Command command = command_begin();
+	Tuples *t = command_open(&shape_operations, TUPLES_TO_INSERT_FIRST);
+	bool    first = false;
+
+	*there = NULL;
+	if (tuples_find_text(t, birth->op_id))
+		*there = read_alloc(t);
+	else
+	{
+		freeze(birth, how);
+		first = insert(t, birth);
+	}
+	tuples_close(t);
+	command_end(&command);
+	if (first)
+		plan_first(birth);
 	return first;
 }
 

@@ -152,10 +152,11 @@ check(LedgerBirth *birth, const Action *action)
 
 /* The bytes are fixed. */
 static void
-freeze(LedgerBirth *birth, const Action *action)
+freeze(LedgerBirth *birth, const void *how)
 {
-	OplMoment not_after =
-		birth->no_not_after ? OPL_NEVER : DatumGetTimestampTz(birth->not_after);
+	const Action *action = how;
+	OplMoment     not_after =
+        birth->no_not_after ? OPL_NEVER : DatumGetTimestampTz(birth->not_after);
 	OplMoment due_at = birth->no_not_before ? GetCurrentTimestamp()
 											: DatumGetTimestampTz(birth->not_before);
 	Frozen    frozen = {0};
@@ -275,14 +276,6 @@ read_first(const char *op_id)
 			 errhint("op_ledger has no such trigger; \\d op_operation lists them.")));
 }
 
-/* False: somebody was faster. */
-static bool
-insert(LedgerBirth *birth, const Action *action)
-{
-	freeze(birth, action);
-	return ledger_insert(birth);
-}
-
 Datum
 op_submit(PG_FUNCTION_ARGS)
 {
@@ -297,16 +290,14 @@ op_submit(PG_FUNCTION_ARGS)
 	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
 	action = action_get(birth.action);
 	check(&birth, action);
-	operation = ledger_read(birth.op_id, false);
-	if (!operation && insert(&birth, action))
+	is_new = ledger_insert(&birth, freeze, action, &operation);
+	if (is_new)
 	{
-		is_new = true;
 		hold_or_go(&birth, action);
 		due_at = birth.born.due_at;
 	}
 	else
 	{
-		is_new = false;
 		if (!operation)
 			operation = read_first(birth.op_id);
 		check_same(&birth, operation);

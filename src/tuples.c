@@ -234,8 +234,8 @@ tuples_open(Oid schema, const Shape *shape, TuplesTo to)
 		t->takes_key = takes_key(t->relation, shape);
 	if (to != TUPLES_TO_READ)
 		t->command = GetCurrentCommandId(true);
-	if (to >= TUPLES_TO_WRITE)
-		begin_writing(t, to == TUPLES_TO_INSERT_FIRST);
+	if (to == TUPLES_TO_WRITE)
+		begin_writing(t, false);
 	return t;
 }
 
@@ -562,8 +562,10 @@ tuples_xmin(Tuples *t)
 void
 tuples_new(Tuples *t)
 {
-	int natts = t->written->tts_tupleDescriptor->natts;
+	int natts = RelationGetDescr(t->relation)->natts;
 
+	if (!t->estate)
+		begin_writing(t, true);
 	ExecClearTuple(t->written);
 	memset(t->written->tts_isnull, true, natts);
 	for (int i = t->shape->ncolumns; t->defaults && i < natts; i++)

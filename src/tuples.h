@@ -66,7 +66,7 @@ typedef enum TuplesTo
 	TUPLES_TO_READ,
 	TUPLES_TO_LOCK,
 	TUPLES_TO_WRITE,
-	TUPLES_TO_INSERT_FIRST /* or any of the others */
+	TUPLES_TO_INSERT_FIRST /* and to look before; no other writing */
 } TuplesTo;
 
 extern Tuples *tuples_open(Oid schema, const Shape *shape, TuplesTo to);
