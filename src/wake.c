@@ -21,6 +21,7 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
+#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 typedef struct Slot
@@ -202,9 +203,21 @@ wake_launcher(bool scan)
 }
 
 static void
-at_transaction_end(XactEvent event, void *arg)
+forget_wishes(void)
 {
-	if (event == XACT_EVENT_COMMIT)
+	pending.worker = pending.waiters = pending.nudge = false;
+	pending.launcher = pending.databases = false;
+}
+
+/* Whoever is woken must find all that the commit brings, the news that the
+ * configuration has changed, too; that is sent before the last resources are released,
+ * and after transaction callbacks are called. */
+static void
+after_locks(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
+{
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
+		return;
+	if (is_commit)
 	{
 		if (pending.worker || pending.nudge)
 			wake_own_workers(pending.nudge);
@@ -213,12 +226,15 @@ at_transaction_end(XactEvent event, void *arg)
 		if (pending.launcher || pending.databases)
 			wake_launcher(pending.launcher);
 	}
-	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
-		event == XACT_EVENT_PREPARE)
-	{
-		pending.worker = pending.waiters = pending.nudge = false;
-		pending.launcher = pending.databases = false;
-	}
+	forget_wishes();
+}
+
+/* A prepared transaction releases its resources as a commit does, but brings nothing. */
+static void
+at_transaction_end(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		forget_wishes();
 }
 
 /* Once per backend. Asked for inside a transaction, where errors are allowed. */
@@ -230,6 +246,7 @@ register_once(void)
 	if (!pending.registered)
 	{
 		RegisterXactCallback(at_transaction_end, NULL);
+		RegisterResourceReleaseCallback(after_locks, NULL);
 		pending.registered = true;
 	}
 	return true;
