@@ -340,23 +340,6 @@ subtest 'too much of an answer' => sub {
 
 # Work that is due goes out at once, however many other providers have nothing to do; so does the lookup
 # after a lost answer.
-# Woken too early, before the news of the change had been sent, the worker slept on for its second.
-subtest 'a provider that is resumed' => sub {
-    my $session = $node->background_psql('postgres');
-    my ($rounds, $slow) = (12, 0);
-    for my $n (1 .. $rounds)
-    {
-        my $submit = sprintf q{op_submit('resumed-%d', 'bank.refund', '{"payment_intent": "pi_resumed_%d", "amount": 500}')}, $n, $n;
-        $session->query_safe("SELECT op_provider_pause('bank')");
-        $session->query_safe("SELECT $submit");
-        my $at = $session->query_safe("SELECT clock_timestamp() FROM op_provider_resume('bank')");
-        wait_state($node, "resumed-$n", 'confirmed');
-        $slow++ if $node->safe_psql('postgres', "SELECT settled_at > '$at'::timestamptz + '0.9 s' FROM op_operation WHERE op_id = 'resumed-$n'") eq 't';
-    }
-    $session->quit;
-    cmp_ok($slow, '<', $rounds / 3, "noticed at once, on a busy machine mostly: $slow of $rounds were not");
-};
-
 subtest 'what is due now is done now' => sub {
     add_provider($node, "idle$_", double => $double) for 1 .. 8;
     my @ops = map { "prompt-$_" } 1 .. 4;
