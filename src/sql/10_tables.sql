@@ -150,9 +150,8 @@ CREATE TABLE op_attempt
 	PRIMARY KEY (op_id, n)
 );
 
--- Whose object is it that a webhook shows? By hash: names of providers are in no order,
--- and to write an entry costs half.
-CREATE INDEX op_attempt_object ON op_attempt USING hash (external_id) WHERE external_id IS NOT NULL;
+-- Whose object is it that a webhook shows?
+CREATE INDEX op_attempt_object ON op_attempt (external_id) WHERE external_id IS NOT NULL;
 
 COMMENT ON TABLE op_attempt IS 'Every exchange with a provider and what it showed; never changed.';
 COMMENT ON COLUMN op_attempt.n IS 'number of our own exchange; what came by itself (webhooks) counts down from -1';
