@@ -113,22 +113,3 @@ batch_write(Batch *batch, int64 epoch)
 	if (batch->nattempts > 0)
 		ledger_record(batch->attempts, batch->nattempts);
 }
-
-static int
-by_op_id(const void *a, const void *b)
-{
-	return strcmp(*(char *const *) a, *(char *const *) b);
-}
-
-void
-rows_sort(void *rows, int n, size_t size)
-{
-	if (n > 1)
-		qsort(rows, n, size, by_op_id);
-}
-
-void *
-rows_find(void *rows, int n, size_t size, const char *op_id)
-{
-	return n == 0 ? NULL : bsearch(&op_id, rows, n, size, by_op_id);
-}

@@ -8,6 +8,7 @@
 
 #include "flight.h"
 #include "ledger.h"
+#include "rows.h"
 
 #define SETTLE_MAX 256 /* answers in one turn */
 #define CLAIM_MAX 128  /* rows of the agenda in one turn */
@@ -51,9 +52,5 @@ extern char **batch_changed(const Batch *batch, int *n);
 extern TimestampTz batch_soonest(const Batch *batch);
 
 extern void batch_write(Batch *batch, int64 epoch);
-
-/* Sort rows that start with their op_id, and find one. */
-extern void  rows_sort(void *rows, int n, size_t size);
-extern void *rows_find(void *rows, int n, size_t size, const char *op_id);
 
 #endif

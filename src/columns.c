@@ -5,9 +5,7 @@
 
 #include "columns.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_type.h"
-#include "funcapi.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -25,7 +23,7 @@ columns_init(Column *columns, const Oid *array_types, int ncolumns, int rows)
 	}
 }
 
-void
+static void
 put_datum(Column *c, Datum value, bool null)
 {
 	c->values[c->n] = value;
@@ -36,12 +34,6 @@ void
 put_text(Column *c, const char *text)
 {
 	put_datum(c, text ? CStringGetTextDatum(text) : (Datum) 0, text == NULL);
-}
-
-void
-put_int(Column *c, int value)
-{
-	put_datum(c, Int32GetDatum(value), false);
 }
 
 void
@@ -70,12 +62,6 @@ bytes_datum(const char *data, size_t len)
 	SET_VARSIZE(bytes, VARHDRSZ + len);
 	memcpy(VARDATA(bytes), data, len);
 	return PointerGetDatum(bytes);
-}
-
-void
-put_bytes(Column *c, const char *data, size_t len)
-{
-	put_datum(c, data ? bytes_datum(data, len) : (Datum) 0, data == NULL);
 }
 
 Datum
@@ -114,10 +100,4 @@ texts_of(Datum array, int *count)
 	for (int i = 0; i < *count; i++)
 		texts[i] = TextDatumGetCString(elements[i]);
 	return texts;
-}
-
-void
-put_tid(Column *c, const ItemPointerData *tid)
-{
-	put_datum(c, PointerGetDatum(tid), false);
 }

@@ -8,7 +8,6 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
-#include "storage/itemptr.h"
 
 typedef struct Column
 {
@@ -22,17 +21,12 @@ typedef struct Column
 extern void columns_init(Column *columns, const Oid *array_types, int ncolumns, int rows);
 
 /* The next row's value. NULL and -infinity are null. */
-extern void put_datum(Column *c, Datum value, bool null);
 extern void put_text(Column *c, const char *text);
-extern void put_int(Column *c, int value);
 extern void put_bigint(Column *c, int64 value, bool null);
 extern void put_bool(Column *c, bool value);
 extern void put_time(Column *c, TimestampTz at);
-extern void put_bytes(Column *c, const char *data, size_t len);
-extern void put_tid(Column *c, const ItemPointerData *tid); /* kept by reference */
 
 extern Datum  column_array(const Column *c);
-extern Datum  columns_rows(const Column *columns, int ncolumns); /* record[] */
 extern Datum  text_array(char **texts, int n);
 extern char **texts_of(Datum array, int *count); /* a text[] without NULLs */
 extern Datum  bytes_datum(const char *data, size_t len);

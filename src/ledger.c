@@ -8,13 +8,10 @@
 
 #include "ledger.h"
 
-#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "columns.h"
-#include "miscadmin.h"
 #include "rows.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 

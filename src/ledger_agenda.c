@@ -65,18 +65,12 @@ read_due(Tuples *t, LedgerDue *out)
 	out->row = tuples_row(t);
 }
 
-static int
-by_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *) a, *(char *const *) b);
-}
-
 static bool
 is_among(Tuples *t, int column, char **sorted, int n)
 {
 	char *text = n > 0 ? tuples_text(t, column) : NULL;
 
-	return text && bsearch(&text, sorted, n, sizeof(char *), by_text) != NULL;
+	return text && rows_find(sorted, n, sizeof(char *), text);
 }
 
 /* Its latest version may not be due any more: somebody was faster. */

@@ -130,7 +130,7 @@ plan_of(StatementId id)
 }
 
 static int
-run(StatementId id, Datum *values, const char *nulls, bool read_only)
+run(StatementId id, Datum *values, const char *nulls)
 {
 	SPIPlanPtr plan = plan_of(id);
 	int        result;
@@ -138,7 +138,7 @@ run(StatementId id, Datum *values, const char *nulls, bool read_only)
 	running++;
 	PG_TRY();
 	{
-		result = SPI_execute_plan(plan, values, nulls, read_only, 0);
+		result = SPI_execute_plan(plan, values, nulls, false, 0);
 	}
 	PG_FINALLY();
 	{
@@ -150,7 +150,7 @@ run(StatementId id, Datum *values, const char *nulls, bool read_only)
 
 /* The result is in SPI_tuptable until the next one. */
 uint64
-rows_run_as(StatementId id, Datum *values, const char *nulls, bool read_only)
+rows_run(StatementId id, Datum *values, const char *nulls)
 {
 	MemoryContext old = CurrentMemoryContext; /* SPI leaves its own */
 	RowsState     mine;
@@ -158,18 +158,12 @@ rows_run_as(StatementId id, Datum *values, const char *nulls, bool read_only)
 
 	connect();
 	mine = rows_state();
-	result = run(id, values, nulls, read_only);
+	result = run(id, values, nulls);
 	rows_back_to(mine);
 	MemoryContextSwitchTo(old);
 	if (result < 0)
 		elog(ERROR, "statement %d failed: %s", id, SPI_result_code_string(result));
 	return SPI_processed;
-}
-
-uint64
-rows_run(StatementId id, Datum *values, const char *nulls)
-{
-	return rows_run_as(id, values, nulls, false);
 }
 
 void
@@ -211,18 +205,6 @@ row_text(uint64 row, int column)
 	Datum value = row_datum(row, column, &null);
 
 	return null ? NULL : text_of(value);
-}
-
-/* For a moment: points into the SPI result. */
-void
-row_name(uint64 row, int column, char *buffer, size_t size)
-{
-	bool  null;
-	Datum value = row_datum(row, column, &null);
-
-	buffer[0] = '\0';
-	if (!null)
-		text_to_cstring_buffer(DatumGetTextPP(value), buffer, size);
 }
 
 int
@@ -279,23 +261,6 @@ row_varlena(uint64 row, int column)
 }
 
 char **
-row_texts(uint64 row, int column, int *count)
-{
-	bool          null;
-	Datum         value = row_datum(row, column, &null);
-	MemoryContext old;
-	char        **texts;
-
-	*count = 0;
-	if (null)
-		return NULL;
-	old = MemoryContextSwitchTo(caller);
-	texts = texts_of(value, count);
-	MemoryContextSwitchTo(old);
-	return texts;
-}
-
-char **
 rows_texts(int *count)
 {
 	char **texts = rows_alloc(sizeof(char *) * SPI_processed);
@@ -316,12 +281,6 @@ rows_time(uint64 rows)
 	return at;
 }
 
-int
-rows_count(void)
-{
-	return (int) SPI_processed;
-}
-
 MemoryContext
 rows_context(void)
 {
@@ -332,6 +291,27 @@ Oid
 rows_schema(void)
 {
 	return plans_schema;
+}
+
+/* ------------------------------------------------------------------ in order */
+
+static int
+by_op_id(const void *a, const void *b)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+void
+rows_sort(void *rows, int n, size_t size)
+{
+	if (n > 1)
+		qsort(rows, n, size, by_op_id);
+}
+
+void *
+rows_find(void *rows, int n, size_t size, const char *op_id)
+{
+	return n == 0 ? NULL : bsearch(&op_id, rows, n, size, by_op_id);
 }
 
 /* ------------------------------------------------------------------- cursors */

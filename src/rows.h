@@ -6,7 +6,6 @@
 
 #include "postgres.h"
 
-#include "columns.h"
 #include "datatype/timestamp.h"
 #include "statements.h"
 
@@ -27,18 +26,11 @@ extern void      rows_back_to(RowsState state);
 
 /* Run a statement; the number of its rows, which rows_done() forgets. */
 extern uint64 rows_run(StatementId id, Datum *values, const char *nulls);
-extern uint64 rows_run_as(StatementId id, Datum *values, const char *nulls,
-						  bool read_only);
-
-/* One whose parameters are all arrays but `extra`, appended; or one array of rows. */
-extern uint64 rows_run_columns(StatementId id, const Column *columns, int ncolumns,
-							   Datum extra);
 extern void   rows_done(void);
 
 /* The next rows of a cursor; it is opened when there is none, and closed at its end. */
 extern int rows_fetch(StatementId id, const char *name, int max, MemoryContext context);
 
-extern int           rows_count(void);
 extern Oid           rows_schema(void);
 extern MemoryContext rows_context(void);      /* where what is read goes */
 extern void         *rows_alloc(size_t size); /* there, zeroed */
@@ -48,13 +40,15 @@ extern TimestampTz   rows_time(uint64 rows);  /* the first field, then done */
 /* A field. What is NULL is NULL, 0, false or -infinity. */
 extern Datum       row_datum(uint64 row, int column, bool *null);
 extern char       *row_text(uint64 row, int column);
-extern void        row_name(uint64 row, int column, char *buffer, size_t size);
 extern int         row_int(uint64 row, int column);
 extern int64       row_bigint(uint64 row, int column);
 extern bool        row_bool(uint64 row, int column);
 extern TimestampTz row_time(uint64 row, int column);
 extern void       *row_varlena(uint64 row, int column); /* detoasted */
-extern char      **row_texts(uint64 row, int column, int *count);
+
+/* Sort structs that start with their op_id, and find one. */
+extern void  rows_sort(void *rows, int n, size_t size);
+extern void *rows_find(void *rows, int n, size_t size, const char *op_id);
 
 /* As the caller, with transactions of its own: a statement with %s for the schema
  * that answers one composite value. */

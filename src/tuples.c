@@ -390,7 +390,7 @@ tuples_find_from(Tuples *t, const ItemPointerData *was_at, const char *key)
 		   tuples_find_text(t, key);
 }
 
-/* Only a session in REPEATABLE READ or SERIALIZABLE comes here. */
+/* A session in REPEATABLE READ or SERIALIZABLE may not go on with what it cannot see. */
 static void
 refuse_newer(void)
 {

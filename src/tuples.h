@@ -81,8 +81,8 @@ extern bool tuples_find_text(Tuples *t, const char *key);
 /* The same; it is likely still where it was. NULL: not known. */
 extern bool tuples_find_from(Tuples *t, const ItemPointerData *was_at, const char *key);
 
-/* Lock the present row, in its latest version. False: somebody has it (TUPLES_SKIP),
- * or it is gone. It may not be what was looked for any more. */
+/* Lock the present row, in its latest version. False: somebody has it, and
+ * LockWaitSkip was said; or it is gone. It may not be what was looked for any more. */
 typedef enum TuplesLock
 {
 	TUPLES_KEEP_KEY, /* as an UPDATE that leaves the key alone */
