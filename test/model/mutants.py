@@ -11,7 +11,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SRC = os.path.join(HERE, "..", "..", "src")
+SRC = os.path.join(HERE, "..", "..", "src", "rules")
 BUILD = os.path.join(HERE, "build")
 WORDS = ("mutant", "rule", "file", "scenario", "old", "new")
 

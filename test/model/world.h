@@ -2,7 +2,7 @@
  * world.h - everything that exists in the model, and how it is packed.
  *
  * One operation, its row in the ledger, two workers, the wire, and a provider.
- * Whatever the ledger decides is asked of src/decide.c and src/state.c, the very
+ * Whatever the ledger decides is asked of src/rules/decide.c and src/rules/state.c, the very
  * files that ship. Time is counted in ticks and kept as ages, which saturate
  * where no rule can tell them apart any more, so that the graph is finite.
  */
