@@ -8,7 +8,6 @@ EXTVERSION  = 1.0
 MODULE_big  = op_ledger
 PGFILEDESC  = "op_ledger - operations that happen once"
 
-ROOMS       = base rules wire spec store worker session
 OBJS        = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 SQL_PARTS   = $(sort $(wildcard src/sql/*.sql))
 PROFILES    = $(sort $(wildcard src/profiles/*.json))
@@ -21,7 +20,7 @@ ISOLATION   = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec
 ISOLATION_OPTS = --inputdir=test --load-extension=op_ledger
 EXTRA_CLEAN = $(DATA_built)
 
-PG_CPPFLAGS = -Isrc $(addprefix -Isrc/,$(ROOMS))
+PG_CPPFLAGS = -Isrc
 PG_CFLAGS   = -std=gnu11 -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
 SHLIB_LINK  = $(shell curl-config --libs)
 

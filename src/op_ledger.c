@@ -3,14 +3,14 @@
  */
 #include "postgres.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_database.h"
 #include "fmgr.h"
-#include "guc.h"
-#include "launcher.h"
+#include "base/guc.h"
+#include "worker/launcher.h"
 #include "miscadmin.h"
-#include "wake.h"
+#include "base/wake.h"
 
 OPL_MODULE_MAGIC;
 

@@ -17,14 +17,14 @@
  *
  * The database is UTF-8 (CREATE EXTENSION sees to it), so text is.
  */
-#include "canon.h"
+#include "base/canon.h"
 
 #include <limits.h>
 
 #include "common/cryptohash.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "scan.h"
+#include "base/scan.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/numeric.h"

@@ -3,7 +3,7 @@
  */
 #include "postgres.h"
 
-#include "guc.h"
+#include "base/guc.h"
 
 #include "utils/guc.h"
 #include "utils/memutils.h"

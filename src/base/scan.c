@@ -12,7 +12,7 @@
  */
 #include "postgres.h"
 
-#include "scan.h"
+#include "base/scan.h"
 
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"

@@ -7,7 +7,7 @@
  */
 #include "postgres.h"
 
-#include "tree.h"
+#include "base/tree.h"
 
 #include "catalog/pg_type_d.h"
 #include "lib/stringinfo.h"

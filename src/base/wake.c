@@ -10,9 +10,9 @@
  */
 #include "postgres.h"
 
-#include "wake.h"
+#include "base/wake.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/condition_variable.h"

@@ -14,7 +14,7 @@
  * one function on_...() per row, built from six questions: window_open,
  * tries_left, may_send, again, look, stay.
  */
-#include "decide.h"
+#include "rules/decide.h"
 
 #include <stddef.h>
 #include <string.h>

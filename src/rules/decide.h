@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "state.h"
+#include "rules/state.h"
 
 typedef int64_t OplMoment;
 #define OPL_NEVER INT64_MIN

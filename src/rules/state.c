@@ -8,7 +8,7 @@
  * The guard trigger (api.c) refuses every UPDATE that is not an arrow here, and
  * op_transitions() lists the table. Plain C; see state.h.
  */
-#include "state.h"
+#include "rules/state.h"
 
 #include <string.h>
 

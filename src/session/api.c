@@ -3,23 +3,23 @@
  */
 #include "postgres.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "errors.h"
+#include "base/errors.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "home.h"
-#include "ledger.h"
+#include "store/home.h"
+#include "store/ledger.h"
 #include "miscadmin.h"
-#include "receipt.h"
-#include "state.h"
+#include "session/receipt.h"
+#include "rules/state.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
-#include "wake.h"
+#include "base/wake.h"
 
 PG_FUNCTION_INFO_V1(op_status);
 PG_FUNCTION_INFO_V1(op_transitions);

@@ -3,11 +3,11 @@
  */
 #include "postgres.h"
 
-#include "canon.h"
+#include "base/canon.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
-#include "redact.h"
-#include "tree.h"
+#include "spec/redact.h"
+#include "base/tree.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"

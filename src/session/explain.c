@@ -6,23 +6,23 @@
  */
 #include "postgres.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "access/xlog.h"
-#include "actions.h"
-#include "finding.h"
+#include "store/actions.h"
+#include "store/finding.h"
 #include "fmgr.h"
-#include "freeze.h"
+#include "spec/freeze.h"
 #include "funcapi.h"
-#include "ledger.h"
+#include "store/ledger.h"
 #include "miscadmin.h"
-#include "receipt.h"
-#include "redact.h"
-#include "tree.h"
+#include "session/receipt.h"
+#include "spec/redact.h"
+#include "base/tree.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
-#include "wake.h"
+#include "base/wake.h"
 
 PG_FUNCTION_INFO_V1(op_explain);
 PG_FUNCTION_INFO_V1(_op_review_facts);

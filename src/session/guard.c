@@ -9,10 +9,10 @@
 #include "postgres.h"
 
 #include "commands/trigger.h"
-#include "decide.h"
-#include "errors.h"
+#include "rules/decide.h"
+#include "base/errors.h"
 #include "fmgr.h"
-#include "state.h"
+#include "rules/state.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 

@@ -14,12 +14,12 @@
  */
 #include "postgres.h"
 
-#include "canon.h"
+#include "base/canon.h"
 #include "catalog/pg_type.h"
-#include "errors.h"
+#include "base/errors.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
-#include "template.h"
+#include "spec/template.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"

@@ -8,18 +8,18 @@
  */
 #include "postgres.h"
 
-#include "actions.h"
-#include "errors.h"
-#include "finding.h"
+#include "store/actions.h"
+#include "base/errors.h"
+#include "store/finding.h"
 #include "fmgr.h"
-#include "freeze.h"
-#include "ledger.h"
+#include "spec/freeze.h"
+#include "store/ledger.h"
 #include "miscadmin.h"
-#include "receipt.h"
+#include "session/receipt.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
-#include "wake.h"
+#include "base/wake.h"
 
 PG_FUNCTION_INFO_V1(_op_actor);
 PG_FUNCTION_INFO_V1(op_cancel);

@@ -6,10 +6,10 @@
  */
 #include "postgres.h"
 
-#include "receipt.h"
+#include "session/receipt.h"
 
 #include "access/htup_details.h"
-#include "errors.h"
+#include "base/errors.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"

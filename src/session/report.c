@@ -8,19 +8,19 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
-#include "actions.h"
-#include "errors.h"
-#include "finding.h"
+#include "store/actions.h"
+#include "base/errors.h"
+#include "store/finding.h"
 #include "fmgr.h"
-#include "ledger.h"
+#include "store/ledger.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "receipt.h"
+#include "session/receipt.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
-#include "wake.h"
+#include "base/wake.h"
 
 PG_FUNCTION_INFO_V1(op_report);
 

@@ -6,23 +6,23 @@
  */
 #include "postgres.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
-#include "errors.h"
+#include "base/errors.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "ledger.h"
+#include "store/ledger.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
-#include "receipt.h"
+#include "session/receipt.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
-#include "wake.h"
+#include "base/wake.h"
 
 PG_FUNCTION_INFO_V1(op_wait);
 PG_FUNCTION_INFO_V1(op_execute);

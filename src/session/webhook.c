@@ -12,20 +12,20 @@
  */
 #include "postgres.h"
 
-#include "actions.h"
-#include "errors.h"
-#include "finding.h"
+#include "store/actions.h"
+#include "base/errors.h"
+#include "store/finding.h"
 #include "fmgr.h"
-#include "guc.h"
-#include "ledger.h"
+#include "base/guc.h"
+#include "store/ledger.h"
 #include "mb/pg_wchar.h"
-#include "receipt.h"
-#include "scan.h"
-#include "secret.h"
+#include "session/receipt.h"
+#include "base/scan.h"
+#include "spec/secret.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
-#include "wake.h"
+#include "base/wake.h"
 
 PG_FUNCTION_INFO_V1(op_webhook);
 

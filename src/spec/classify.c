@@ -14,10 +14,10 @@
  */
 #include "postgres.h"
 
-#include "classify.h"
+#include "spec/classify.h"
 
-#include "canon.h"
-#include "scan.h"
+#include "base/canon.h"
+#include "base/scan.h"
 
 /* CURLcodes by their numbers, which are part of libcurl's promise; only
  * transport.c includes curl. */

@@ -6,8 +6,8 @@
 #ifndef OPL_CLASSIFY_H
 #define OPL_CLASSIFY_H
 
-#include "exchange.h"
-#include "spec.h"
+#include "wire/exchange.h"
+#include "spec/spec.h"
 
 /* Whose answer it should be. op_id NULL: the marker is not compared. */
 typedef struct Ours

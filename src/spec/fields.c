@@ -12,14 +12,14 @@
  */
 #include "postgres.h"
 
-#include "fields.h"
+#include "spec/fields.h"
 
 #include <math.h>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "lib/stringinfo.h"
-#include "scan.h"
-#include "tree.h"
+#include "base/scan.h"
+#include "base/tree.h"
 #include "utils/builtins.h"
 #include "utils/formatting.h"
 #include "utils/numeric.h"

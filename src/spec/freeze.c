@@ -10,19 +10,19 @@
  */
 #include "postgres.h"
 
-#include "freeze.h"
+#include "spec/freeze.h"
 
 #include "common/base64.h"
-#include "errors.h"
-#include "fields.h"
+#include "base/errors.h"
+#include "spec/fields.h"
 #include "mb/pg_wchar.h"
-#include "scan.h"
-#include "secret.h"
-#include "template.h"
-#include "tree.h"
+#include "base/scan.h"
+#include "spec/secret.h"
+#include "spec/template.h"
+#include "base/tree.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
-#include "wire.h"
+#include "spec/wire.h"
 
 /* A longer cursor is none that a provider takes back. */
 #define LONGEST_CURSOR 2000

@@ -6,7 +6,7 @@
 
 #include "postgres.h"
 
-#include "spec.h"
+#include "spec/spec.h"
 
 /* Are these arguments what the action takes? Raises OL004 naming the argument. */
 extern void profile_check_args(const Spec *spec, const char *action, Jsonb *args);

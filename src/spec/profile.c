@@ -9,13 +9,13 @@
  */
 #include "postgres.h"
 
-#include "profile.h"
+#include "spec/profile.h"
 
-#include "errors.h"
-#include "fields.h"
-#include "template.h"
-#include "tree.h"
-#include "wire.h"
+#include "base/errors.h"
+#include "spec/fields.h"
+#include "spec/template.h"
+#include "base/tree.h"
+#include "spec/wire.h"
 
 /* ---------------------------------------------------------- wholeness */
 

@@ -7,7 +7,7 @@
 #include "postgres.h"
 
 #include "nodes/pg_list.h"
-#include "spec.h"
+#include "spec/spec.h"
 
 /* a, over it b: objects key by key, all else replaced. */
 extern Jsonb *profile_merge(Jsonb *a, Jsonb *b);

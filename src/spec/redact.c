@@ -7,7 +7,7 @@
  */
 #include "postgres.h"
 
-#include "redact.h"
+#include "spec/redact.h"
 
 #include "lib/stringinfo.h"
 #include "miscadmin.h"

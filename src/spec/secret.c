@@ -11,7 +11,7 @@
  */
 #include "postgres.h"
 
-#include "secret.h"
+#include "spec/secret.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "storage/fd.h"
 
 #define LONGEST_SECRET 16384

@@ -7,7 +7,7 @@
  */
 #include "postgres.h"
 
-#include "signature.h"
+#include "spec/signature.h"
 
 #include "common/base64.h"
 #include "common/cryptohash.h"
@@ -15,7 +15,7 @@
 #include "common/sha1.h"
 #include "common/sha2.h"
 #include "lib/stringinfo.h"
-#include "tree.h"
+#include "base/tree.h"
 #include "utils/timestamp.h"
 
 #define LONGEST_KEY 1024

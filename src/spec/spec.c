@@ -11,15 +11,15 @@
  */
 #include "postgres.h"
 
-#include "spec.h"
+#include "spec/spec.h"
 
-#include "fields.h"
-#include "redact.h"
-#include "scan.h"
-#include "secret.h"
-#include "tree.h"
+#include "spec/fields.h"
+#include "spec/redact.h"
+#include "base/scan.h"
+#include "spec/secret.h"
+#include "base/tree.h"
 #include "utils/numeric.h"
-#include "wire.h"
+#include "spec/wire.h"
 
 #define HOUR (60 * OPL_MINUTE)
 #define DAY (24 * HOUR)

@@ -7,9 +7,9 @@
 
 #include "postgres.h"
 
-#include "canon.h"
-#include "decide.h"
-#include "signature.h"
+#include "base/canon.h"
+#include "rules/decide.h"
+#include "spec/signature.h"
 #include "utils/jsonb.h"
 #include "utils/jsonpath.h"
 #include "utils/numeric.h"

@@ -10,10 +10,10 @@
  *  3. The same spec and arguments give the same bytes: members stand in the
  *     order of jsonb, numbers with the digits they were given with.
  */
-#include "template.h"
+#include "spec/template.h"
 
-#include "canon.h"
-#include "errors.h"
+#include "base/canon.h"
+#include "base/errors.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"

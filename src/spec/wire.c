@@ -11,7 +11,7 @@
  */
 #include "postgres.h"
 
-#include "wire.h"
+#include "spec/wire.h"
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS "0123456789"

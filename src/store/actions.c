@@ -7,11 +7,11 @@
  */
 #include "postgres.h"
 
-#include "actions.h"
+#include "store/actions.h"
 
-#include "errors.h"
-#include "fields.h"
-#include "ledger.h"
+#include "base/errors.h"
+#include "spec/fields.h"
+#include "store/ledger.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 

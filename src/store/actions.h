@@ -6,7 +6,7 @@
 
 #include "postgres.h"
 
-#include "profile.h"
+#include "spec/profile.h"
 
 typedef struct Action
 {

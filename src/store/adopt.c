@@ -8,25 +8,25 @@
  */
 #include "postgres.h"
 
-#include "adopt.h"
+#include "store/adopt.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "actions.h"
-#include "errors.h"
-#include "finding.h"
+#include "store/actions.h"
+#include "base/errors.h"
+#include "store/finding.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "home.h"
-#include "lease.h"
-#include "ledger.h"
+#include "store/home.h"
+#include "store/lease.h"
+#include "store/ledger.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-#include "wake.h"
+#include "base/wake.h"
 
 PG_FUNCTION_INFO_V1(op_adopt);
 

@@ -3,7 +3,7 @@
  */
 #include "postgres.h"
 
-#include "columns.h"
+#include "store/columns.h"
 
 #include "catalog/pg_type.h"
 #include "utils/array.h"

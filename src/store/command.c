@@ -3,7 +3,7 @@
  */
 #include "postgres.h"
 
-#include "command.h"
+#include "store/command.h"
 
 Command
 command_begin_as(bool snapshot_of_caller)

@@ -7,8 +7,8 @@
 #ifndef OPL_COMMAND_H
 #define OPL_COMMAND_H
 
-#include "rows.h"
-#include "tuples.h"
+#include "store/rows.h"
+#include "store/tuples.h"
 
 typedef struct Command
 {

@@ -8,7 +8,7 @@
  */
 #include "postgres.h"
 
-#include "config.h"
+#include "store/config.h"
 
 #include "access/xact.h"
 #include "commands/trigger.h"

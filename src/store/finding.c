@@ -3,9 +3,9 @@
  */
 #include "postgres.h"
 
-#include "finding.h"
+#include "store/finding.h"
 
-#include "wake.h"
+#include "base/wake.h"
 
 #include "common/pg_prng.h"
 #include "utils/memutils.h"

@@ -9,9 +9,9 @@
 
 #include "postgres.h"
 
-#include "classify.h"
-#include "ledger.h"
-#include "spec.h"
+#include "spec/classify.h"
+#include "store/ledger.h"
+#include "spec/spec.h"
 
 /* What the provider promises about an operation. Where its object is known, a
  * poll is a lookup; what clients were leased takes the place of margin. `judgement` NULL:

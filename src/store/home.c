@@ -3,7 +3,7 @@
  */
 #include "postgres.h"
 
-#include "home.h"
+#include "store/home.h"
 
 #include <sys/stat.h>
 

@@ -4,7 +4,7 @@
 #ifndef OPL_LEASE_H
 #define OPL_LEASE_H
 
-#include "decide.h"
+#include "rules/decide.h"
 
 #define LEASE_DEFAULT (30 * OPL_SECOND)
 #define LEASE_MIN (1 * OPL_SECOND)

@@ -6,11 +6,11 @@
  */
 #include "postgres.h"
 
-#include "ledger.h"
+#include "store/ledger.h"
 
 #include "catalog/pg_type.h"
-#include "columns.h"
-#include "rows.h"
+#include "store/columns.h"
+#include "store/rows.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"

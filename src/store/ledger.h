@@ -12,9 +12,9 @@
 
 #include "postgres.h"
 
-#include "decide.h"
-#include "exchange.h"
-#include "home.h"
+#include "rules/decide.h"
+#include "wire/exchange.h"
+#include "store/home.h"
 #include "lib/stringinfo.h"
 #include "storage/itemptr.h"
 #include "utils/array.h"

@@ -5,10 +5,10 @@
  */
 #include "postgres.h"
 
-#include "ledger.h"
+#include "store/ledger.h"
 
-#include "command.h"
-#include "shapes.h"
+#include "store/command.h"
+#include "store/shapes.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 

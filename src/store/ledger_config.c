@@ -3,11 +3,11 @@
  */
 #include "postgres.h"
 
-#include "ledger.h"
+#include "store/ledger.h"
 
-#include "command.h"
-#include "config.h"
-#include "shapes.h"
+#include "store/command.h"
+#include "store/config.h"
+#include "store/shapes.h"
 #include "utils/memutils.h"
 
 /* What a row of configuration says of its version; 0: there is none. */

@@ -6,12 +6,12 @@
  */
 #include "postgres.h"
 
-#include "ledger.h"
+#include "store/ledger.h"
 
-#include "columns.h"
-#include "command.h"
-#include "errors.h"
-#include "shapes.h"
+#include "store/columns.h"
+#include "store/command.h"
+#include "base/errors.h"
+#include "store/shapes.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 

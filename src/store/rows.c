@@ -6,7 +6,7 @@
  */
 #include "postgres.h"
 
-#include "rows.h"
+#include "store/rows.h"
 
 #include "catalog/pg_type.h"
 #include "executor/spi.h"

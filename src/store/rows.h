@@ -7,7 +7,7 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
-#include "statements.h"
+#include "store/statements.h"
 
 /* Around everything below, inside a transaction. */
 extern void rows_begin(Oid schema);

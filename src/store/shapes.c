@@ -3,7 +3,7 @@
  */
 #include "postgres.h"
 
-#include "shapes.h"
+#include "store/shapes.h"
 
 #include "catalog/pg_type.h"
 

@@ -7,7 +7,7 @@
 #ifndef OPL_SHAPES_H
 #define OPL_SHAPES_H
 
-#include "tuples.h"
+#include "store/tuples.h"
 
 /* op_operation */
 enum

@@ -3,7 +3,7 @@
  */
 #include "postgres.h"
 
-#include "statements.h"
+#include "store/statements.h"
 
 #include "catalog/pg_type.h"
 

@@ -3,7 +3,7 @@
  */
 #include "postgres.h"
 
-#include "tuples.h"
+#include "store/tuples.h"
 
 #include "access/genam.h"
 #include "access/heapam.h"
@@ -13,11 +13,11 @@
 #include "access/xact.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
-#include "columns.h"
+#include "store/columns.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "executor/nodeModifyTable.h"
-#include "compat.h"
+#include "base/compat.h"
 #include "miscadmin.h"
 #include "rewrite/rewriteHandler.h"
 #include "storage/bufmgr.h"

@@ -9,9 +9,9 @@
  */
 #include "postgres.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "miscadmin.h"
-#include "reactor.h"
+#include "wire/reactor.h"
 #include "storage/fd.h"
 #include "storage/latch.h"
 

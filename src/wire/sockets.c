@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "sockets.h"
+#include "wire/sockets.h"
 #include "storage/fd.h"
 
 /* At the index of its number. */

@@ -33,11 +33,11 @@
 #include <sys/epoll.h>
 #include <time.h>
 
-#include "compat.h"
+#include "base/compat.h"
 #include "lib/ilist.h"
-#include "sockets.h"
+#include "wire/sockets.h"
 #include "storage/fd.h"
-#include "transport.h"
+#include "wire/transport.h"
 #include "utils/timestamp.h"
 
 /* Transfers are made by the block; each may hold one connection. */

@@ -7,7 +7,7 @@
 #ifndef OPL_TRANSPORT_H
 #define OPL_TRANSPORT_H
 
-#include "exchange.h"
+#include "wire/exchange.h"
 
 /* Once per process. Raises an error when curl cannot be set up. */
 extern void transport_start(void);

@@ -6,7 +6,7 @@
  */
 #include "postgres.h"
 
-#include "batch.h"
+#include "worker/batch.h"
 
 Batch *
 batch_new(TimestampTz now)

@@ -6,9 +6,9 @@
 
 #include "postgres.h"
 
-#include "flight.h"
-#include "ledger.h"
-#include "rows.h"
+#include "worker/flight.h"
+#include "store/ledger.h"
+#include "store/rows.h"
 
 #define SETTLE_MAX 256 /* answers in one turn */
 #define CLAIM_MAX 128  /* rows of the agenda in one turn */

@@ -6,11 +6,11 @@
  */
 #include "postgres.h"
 
-#include "claim.h"
+#include "worker/claim.h"
 
-#include "finding.h"
-#include "pace.h"
-#include "trouble.h"
+#include "store/finding.h"
+#include "worker/pace.h"
+#include "worker/trouble.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 

@@ -4,7 +4,7 @@
 #ifndef OPL_CLAIM_H
 #define OPL_CLAIM_H
 
-#include "batch.h"
+#include "worker/batch.h"
 
 /* Take what is due and may go on the wire, at most `limit` rows of the agenda. */
 extern void claim_take(Batch *batch, int limit);

@@ -10,19 +10,19 @@
  */
 #include "postgres.h"
 
-#include "flight.h"
+#include "worker/flight.h"
 
 #include "common/hashfn.h"
-#include "errors.h"
-#include "finding.h"
-#include "freeze.h"
-#include "guc.h"
-#include "pace.h"
-#include "transport.h"
-#include "trouble.h"
+#include "base/errors.h"
+#include "store/finding.h"
+#include "spec/freeze.h"
+#include "base/guc.h"
+#include "worker/pace.h"
+#include "wire/transport.h"
+#include "worker/trouble.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-#include "wire.h"
+#include "spec/wire.h"
 
 /* An answer whose row a session holds is tried again after this. */
 #define KEEP (20 * INT64CONST(1000))

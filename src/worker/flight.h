@@ -6,10 +6,10 @@
 
 #include "postgres.h"
 
-#include "actions.h"
-#include "classify.h"
-#include "exchange.h"
-#include "ledger.h"
+#include "store/actions.h"
+#include "spec/classify.h"
+#include "wire/exchange.h"
+#include "store/ledger.h"
 #include "lib/ilist.h"
 #include "lib/stringinfo.h"
 

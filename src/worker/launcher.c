@@ -12,9 +12,9 @@
  */
 #include "postgres.h"
 
-#include "launcher.h"
+#include "worker/launcher.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
@@ -22,12 +22,12 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
-#include "guc.h"
+#include "base/guc.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
-#include "reactor.h"
+#include "wire/reactor.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -35,7 +35,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-#include "wake.h"
+#include "base/wake.h"
 
 #define PROBES 2
 #define ABSENT_WAIT (60 * INT64CONST(1000000))

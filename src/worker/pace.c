@@ -3,7 +3,7 @@
  */
 #include "postgres.h"
 
-#include "pace.h"
+#include "worker/pace.h"
 
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"

@@ -8,7 +8,7 @@
 
 #include "postgres.h"
 
-#include "decide.h"
+#include "rules/decide.h"
 
 /* Which worker of how many this is: they share every provider's places. */
 extern void pace_share(int my_number, int of_workers);

@@ -5,10 +5,10 @@
  */
 #include "postgres.h"
 
-#include "settle.h"
+#include "worker/settle.h"
 
-#include "finding.h"
-#include "pace.h"
+#include "store/finding.h"
+#include "worker/pace.h"
 
 #define LOOKUP_HOLD_MAX (10 * OPL_MINUTE)
 

@@ -4,7 +4,7 @@
 #ifndef OPL_SETTLE_H
 #define OPL_SETTLE_H
 
-#include "batch.h"
+#include "worker/batch.h"
 
 /* Judge the batch's answers against their operations, which get locked. What a
  * session holds stays in hand, and is tried next turn. */

@@ -3,7 +3,7 @@
  */
 #include "postgres.h"
 
-#include "trouble.h"
+#include "worker/trouble.h"
 
 #include "utils/elog.h"
 #include "utils/timestamp.h"

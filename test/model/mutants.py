@@ -56,7 +56,7 @@ def compiled(mutant, text):
     parts = ["world", "scenario", "actors", "search", "lemma", "grid", "main"]
     program = os.path.join(where, "model")
     own = os.path.join(where, "mutant.o")
-    subprocess.run(["cc", "-std=c11", "-O1", "-w", "-I" + SRC, "-c", "-o", own,
+    subprocess.run(["cc", "-std=c11", "-O1", "-w", "-I" + os.path.dirname(SRC), "-c", "-o", own,
                     os.path.join(where, mutant["file"])], check=True)
     subprocess.run(["c++", "-o", program, own, os.path.join(BUILD, other)]
                    + [os.path.join(BUILD, p + ".o") for p in parts], check=True)

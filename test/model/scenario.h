@@ -8,7 +8,7 @@
 #include <string>
 
 extern "C" {
-#include "decide.h"
+#include "rules/decide.h"
 }
 
 /* field, default, meaning */

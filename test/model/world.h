@@ -13,7 +13,7 @@
 #include <cstring>
 
 extern "C" {
-#include "decide.h"
+#include "rules/decide.h"
 }
 
 typedef uint8_t u8;

@@ -18,8 +18,8 @@
 #include <sys/time.h>
 #include <time.h>
 
-#include "compat.h"
-#include "transport.h"
+#include "base/compat.h"
+#include "wire/transport.h"
 
 #define MAX_FIELDS 64
 
