@@ -25,6 +25,9 @@
 /* An attempt that was not settled this long after its last timer is lost. */
 #define DEADLINE_SLACK (5 * OPL_SECOND)
 
+/* Whose answer is in hand and cannot be settled yet is looked at again after this. */
+#define PUT_OFF (10 * OPL_SECOND)
+
 /* After adoption, generations count on from here, so that they never meet one
  * of the lost time line. */
 #define ADOPTED_GENERATIONS 1000
@@ -654,6 +657,11 @@ claim_send(const Case *c, OplDecision *d)
 		*d = look(c, c->now);
 	else if (c->op->tainted && c->op->tries > 0 && resend_at(c) > c->now)
 		*d = resend(c, resend_at(c));
+	else if (c->promises->client)
+	{
+		*d = become(c, c->op->state, OPL_STEP_SEND, c->now);
+		return OPL_CLAIM_CLIENT;
+	}
 	else
 	{
 		*d = claimed_send(c);
@@ -712,6 +720,75 @@ opl_claim(const OplOperation *op, const OplPromises *promises, OplStep step,
 	}
 }
 
+/* The lease takes the place of margin and deadline: until it has run out the client
+ * may send. How far apart its sends are is the client's business. */
+OplClaim
+opl_claim_ticket(const OplOperation *op, const OplPromises *promises, OplMoment lease,
+				 OplMoment now, OplDecision *decision)
+{
+	OplPromises ours = *promises;
+	OplClaim    what;
+
+	ours.client = false;
+	ours.margin = later_of(promises->margin, lease);
+	ours.initial = 0;
+	what = opl_claim(op, &ours, OPL_STEP_SEND, now, decision);
+	if (what == OPL_CLAIM_SEND)
+		decision->due_at = now + lease;
+	return what;
+}
+
+/* --------------------------------------------- the agenda, without evidence */
+
+OplDecision
+opl_put_off(const OplOperation *op, OplStep step, OplMoment now)
+{
+	Case c = {.op = op, .now = now};
+
+	return become(&c, op->state, step, now + PUT_OFF);
+}
+
+/* Is asking the provider what it waits for? */
+static OplVerb
+may_look(const OplOperation *op, const OplPromises *promises)
+{
+	if (op->state != OPL_UNKNOWN && op->state != OPL_ACCEPTED && op->state != OPL_REVIEW)
+		return OPL_VERB_WRONG_STATE;
+	if (op->contradiction)
+		return OPL_VERB_CONTRADICTION;
+	return promises->recipe ? OPL_VERB_OK : OPL_VERB_NO_LOOKUP;
+}
+
+bool
+opl_nudge(const OplOperation *op, const OplPromises *promises, OplMoment last_look,
+		  OplMoment due_at, OplMoment now, OplDecision *decision)
+{
+	Case      c = {op, promises, NULL, now};
+	OplMoment when = now;
+
+	*decision = recorded(op);
+	if (may_look(op, promises) != OPL_VERB_OK)
+		return false;
+	if (last_look != OPL_NEVER)
+		when = later_of(when, last_look + promises->initial);
+	if (when >= due_at)
+		return false;
+	*decision = become(&c, op->state, OPL_STEP_LOOKUP, when);
+	return true;
+}
+
+bool
+opl_condemn(const OplOperation *op, OplMoment now, OplDecision *decision)
+{
+	Case c = {.op = op, .now = now};
+
+	*decision = recorded(op);
+	if (op->state == OPL_REVIEW || opl_state_ended(op->state))
+		return false;
+	*decision = end(&c, OPL_REVIEW, "poisoned");
+	return true;
+}
+
 /* ------------------------------------------------------------------ people */
 
 OplDecision
@@ -752,17 +829,31 @@ opl_cancel(const OplOperation *op, OplDecision *decision)
 	return OPL_VERB_OK;
 }
 
+/* It may have left the agenda, as what was condemned has. */
 OplVerb
-opl_approve(const OplOperation *op, bool lookup_first, OplMoment now,
+opl_recheck(const OplOperation *op, const OplPromises *promises, OplMoment now,
 			OplDecision *decision)
+{
+	Case    c = {op, promises, NULL, now};
+	OplVerb verb = may_look(op, promises);
+
+	*decision = recorded(op);
+	if (verb == OPL_VERB_OK)
+		*decision = become(&c, op->state, OPL_STEP_LOOKUP, now);
+	return verb;
+}
+
+OplVerb
+opl_approve(const OplOperation *op, bool lookup_first, OplMoment not_before,
+			OplMoment now, OplDecision *decision)
 {
 	Case c = {.op = op};
 
 	*decision = recorded(op);
 	if (op->state != OPL_HELD)
 		return OPL_VERB_WRONG_STATE;
-	*decision =
-		become(&c, OPL_PENDING, lookup_first ? OPL_STEP_LOOKUP : OPL_STEP_SEND, now);
+	*decision = become(&c, OPL_PENDING, lookup_first ? OPL_STEP_LOOKUP : OPL_STEP_SEND,
+					   later_of(now, not_before));
 	return OPL_VERB_OK;
 }
 
@@ -816,11 +907,11 @@ next_generation(const OplOperation *op)
 
 OplVerb
 opl_reissue(const OplOperation *op, const OplPromises *promises, bool lookup_first,
-			OplMoment now, OplDecision *decision)
+			OplMoment not_before, OplMoment now, OplDecision *decision)
 {
 	/* The lost time line may have reissued it, too: look before sending. */
 	bool        look = lookup_first || (op->adopted && promises->recipe);
-	OplDecision born = opl_born(false, look, op->not_after, now);
+	OplDecision born = opl_born(false, look, op->not_after, later_of(now, not_before));
 	Case        c = {op, promises, NULL, now};
 
 	*decision = recorded(op);

@@ -137,6 +137,7 @@ typedef struct OplPromises
 	double    base;
 	OplMoment max;
 	double    jitter; /* 0 none .. 1 full */
+	bool      client; /* only who holds a ticket of op_claim() sends */
 } OplPromises;
 
 /* What one exchange showed. */
@@ -170,6 +171,7 @@ typedef enum OplClaim
 {
 	OPL_CLAIM_SEND,   /* stored as submitted: commit, then send */
 	OPL_CLAIM_LOOKUP, /* stored with one more attempt: commit, then ask */
+	OPL_CLAIM_CLIENT, /* a send that waits for a client's op_claim() */
 	OPL_CLAIM_NOTHING /* the decision says what to store instead */
 } OplClaim;
 
@@ -180,6 +182,24 @@ extern OplDecision opl_decide(const OplOperation *op, const OplPromises *promise
 /* A row of the agenda came due. */
 extern OplClaim opl_claim(const OplOperation *op, const OplPromises *promises,
 						  OplStep step, OplMoment now, OplDecision *decision);
+
+/* A client wants to send and report within `lease`: never OPL_CLAIM_CLIENT. */
+extern OplClaim opl_claim_ticket(const OplOperation *op, const OplPromises *promises,
+								 OplMoment lease, OplMoment now, OplDecision *decision);
+
+/* The row came due while its own exchange is still in hand: a session holds the
+ * operation, so that the answer cannot be settled. The same step, later. */
+extern OplDecision opl_put_off(const OplOperation *op, OplStep step, OplMoment now);
+
+/* Somebody asked about it again: may it be looked up before `due_at`, but not
+ * sooner than `initial` after the last look? False: all stays as it is. */
+extern bool opl_nudge(const OplOperation *op, const OplPromises *promises,
+					  OplMoment last_look, OplMoment due_at, OplMoment now,
+					  OplDecision *decision);
+
+/* The machine fails on it, whatever it tries: a person takes it, and nothing of it
+ * is tried until somebody asks for that. False: it is in somebody's hands already. */
+extern bool opl_condemn(const OplOperation *op, OplMoment now, OplDecision *decision);
 
 /* From when on nothing that was sent can still arise. */
 extern OplMoment opl_quiet_at(const OplOperation *op, const OplPromises *promises);
@@ -193,20 +213,25 @@ typedef enum OplVerb
 {
 	OPL_VERB_OK,
 	OPL_VERB_WRONG_STATE,
-	OPL_VERB_TOO_LATE,      /* cancel: sent already, the outcome is pending */
-	OPL_VERB_NOT_QUIET,     /* a request under way may still take effect */
-	OPL_VERB_NO_EXTERNAL_ID /* resolve as confirmed: which object? */
+	OPL_VERB_TOO_LATE,       /* cancel: sent already, the outcome is pending */
+	OPL_VERB_NOT_QUIET,      /* a request under way may still take effect */
+	OPL_VERB_NO_EXTERNAL_ID, /* resolve as confirmed: which object? */
+	OPL_VERB_CONTRADICTION,  /* recheck: a person must resolve it */
+	OPL_VERB_NO_LOOKUP       /* recheck: there is no way to ask */
 } OplVerb;
 
 extern OplVerb opl_cancel(const OplOperation *op, OplDecision *decision);
-extern OplVerb opl_approve(const OplOperation *op, bool lookup_first, OplMoment now,
-						   OplDecision *decision);
+extern OplVerb opl_recheck(const OplOperation *op, const OplPromises *promises,
+						   OplMoment now, OplDecision *decision);
+extern OplVerb opl_approve(const OplOperation *op, bool lookup_first,
+						   OplMoment not_before, OplMoment now, OplDecision *decision);
 extern OplVerb opl_reject(const OplOperation *op, OplDecision *decision);
 extern OplVerb opl_resolve(const OplOperation *op, const OplPromises *promises,
 						   OplState outcome, bool has_external_id, OplMoment now,
 						   OplDecision *decision);
 extern OplVerb opl_reissue(const OplOperation *op, const OplPromises *promises,
-						   bool lookup_first, OplMoment now, OplDecision *decision);
+						   bool lookup_first, OplMoment not_before, OplMoment now,
+						   OplDecision *decision);
 
 /* A copy, a promoted standby or a restored backup takes over (section 8).
  * `guarded`: fail-over where keys still guard (op_ledger.failover = continue). */

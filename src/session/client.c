@@ -209,15 +209,9 @@ take(Claim *c)
 	OplDecision decision;
 	OplClaim    what;
 
-	promises.margin = Max(c->action->spec->promises.margin, c->lease);
-	promises.initial = 0; /* how far apart its sends are is the client's business */
+	promises.margin = c->action->spec->promises.margin; /* this claim's, not an older's */
 	c->operation->op.not_after = c->request->not_after;
-	what = opl_claim(&c->operation->op, &promises, OPL_STEP_SEND, c->now, &decision);
-	if (what == OPL_CLAIM_SEND)
-	{
-		decision.step = OPL_STEP_LOOKUP;
-		decision.due_at = c->now + c->lease;
-	}
+	what = opl_claim_ticket(&c->operation->op, &promises, c->lease, c->now, &decision);
 	if (decision.moved)
 		store(c, &decision);
 	if (what != OPL_CLAIM_SEND)

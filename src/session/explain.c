@@ -10,6 +10,7 @@
 #include "access/xlog.h"
 #include "store/actions.h"
 #include "store/finding.h"
+#include "store/lease.h"
 #include "fmgr.h"
 #include "spec/freeze.h"
 #include "funcapi.h"
@@ -146,18 +147,27 @@ typedef struct Next
 	TimestampTz  at;
 } Next;
 
-/* What the worker would make of the agenda's row when it comes due. */
+static OplClaim
+claim_at(const Facts *f, OplMoment at, OplDecision *decision)
+{
+	if (f->promises.client && f->step == OPL_STEP_SEND)
+		return opl_claim_ticket(&f->operation->op, &f->promises, LEASE_DEFAULT, at,
+								decision);
+	return opl_claim(&f->operation->op, &f->promises, f->step, at, decision);
+}
+
+/* What the worker, or a client, would make of the agenda's row when it comes due. */
 static Next
 look_ahead(const Facts *f)
 {
 	Next n = {.at = Max(f->now, f->due_at)};
 
-	n.claim = opl_claim(&f->operation->op, &f->promises, f->step, n.at, &n.decision);
+	n.claim = claim_at(f, n.at, &n.decision);
 	if (n.claim == OPL_CLAIM_NOTHING && f->step == OPL_STEP_SEND &&
 		n.decision.step == OPL_STEP_SEND)
 	{
 		n.at = n.decision.due_at; /* the same, but at a distance from the last */
-		n.claim = opl_claim(&f->operation->op, &f->promises, f->step, n.at, &n.decision);
+		n.claim = claim_at(f, n.at, &n.decision);
 	}
 	n.after = n.decision.after;
 	if (f->operation->op.state == OPL_SUBMITTED)

@@ -147,11 +147,10 @@ reason_of(const OplDecision *decision, const LedgerOperation *operation)
 }
 
 /* A request that is not to leave yet does not leave for a person's word. */
-static void
-wait_as_asked(const Matter *m, OplDecision *decision)
+static TimestampTz
+not_before(const Matter *m)
 {
-	if (decision->step != OPL_STEP_NONE && m->request != NULL)
-		decision->due_at = Max(decision->due_at, m->request->not_before);
+	return m->request != NULL ? m->request->not_before : OPL_NEVER;
 }
 
 static Datum
@@ -320,18 +319,12 @@ op_resolve(PG_FUNCTION_ARGS)
 
 /* ---------------------------------------------------------------- recheck */
 
-static bool
-may_recheck(OplState state)
-{
-	return state == OPL_UNKNOWN || state == OPL_ACCEPTED || state == OPL_REVIEW;
-}
-
 static void
-check_recheck(const Matter *m)
+check_recheck(const Matter *m, OplVerb verb)
 {
-	if (!may_recheck(m->operation->op.state))
+	if (verb == OPL_VERB_WRONG_STATE)
 		refuse_state(m, &to_recheck);
-	if (m->operation->op.contradiction)
+	if (verb == OPL_VERB_CONTRADICTION)
 		ereport(ERROR,
 				(errcode(OPL_ERR_STATE),
 				 errmsg("operation \"%s\" cannot be rechecked: what is known of it "
@@ -340,7 +333,7 @@ check_recheck(const Matter *m)
 				 errhint("Look at op_review and at the provider, then op_resolve().")));
 	if (m->request == NULL)
 		refuse_purged(m, &to_recheck);
-	if (!m->promises.recipe)
+	if (verb == OPL_VERB_NO_LOOKUP)
 		ereport(ERROR, (errcode(OPL_ERR_STATE),
 						errmsg("operation \"%s\" cannot be rechecked: action \"%s\" has "
 							   "no lookup",
@@ -350,14 +343,11 @@ check_recheck(const Matter *m)
 
 /* It has left the agenda, as after an error: only a lookup brings it back. */
 static void
-back_on_agenda(const Matter *m)
+back_on_agenda(const Matter *m, const OplDecision *decision)
 {
 	LedgerChange change = {.op_id = m->operation->op_id,
 						   .provider = m->operation->provider,
-						   .decision = {.after = m->operation->op,
-										.step = OPL_STEP_LOOKUP,
-										.due_at = m->now,
-										.moved = true}};
+						   .decision = *decision};
 
 	ledger_plan(&change, 1, 0);
 	wake_worker_at_commit();
@@ -366,11 +356,12 @@ back_on_agenda(const Matter *m)
 Datum
 op_recheck(PG_FUNCTION_ARGS)
 {
-	Matter m = begin_matter(fcinfo);
+	Matter      m = begin_matter(fcinfo);
+	OplDecision decision;
 
-	check_recheck(&m);
+	check_recheck(&m, opl_recheck(&m.operation->op, &m.promises, m.now, &decision));
 	if (ledger_due_at(m.operation->op_id, false) == OPL_NEVER)
-		back_on_agenda(&m);
+		back_on_agenda(&m, &decision);
 	else
 	{
 		ledger_nudge(m.operation->op_id);
@@ -426,12 +417,11 @@ op_reissue(PG_FUNCTION_ARGS)
 	OplDecision   decision;
 	LedgerRequest next;
 
-	check(opl_reissue(&m.operation->op, &m.promises, m.action->spec->lookup_first, m.now,
-					  &decision),
+	check(opl_reissue(&m.operation->op, &m.promises, m.action->spec->lookup_first,
+					  not_before(&m), m.now, &decision),
 		  &m, &to_reissue);
 	check_reissue(&m);
 	next = render_again(&m, decision.after.generation);
-	wait_as_asked(&m, &decision);
 	ledger_next_generation(m.operation, &decision, &next);
 	store(m.operation, &decision, NULL, NULL);
 	m.operation->external_id = NULL;
@@ -493,10 +483,10 @@ op_approve(PG_FUNCTION_ARGS)
 	Matter      m = begin_matter(fcinfo);
 	OplDecision decision;
 
-	check(opl_approve(&m.operation->op, m.action->spec->lookup_first, m.now, &decision),
+	check(opl_approve(&m.operation->op, m.action->spec->lookup_first, not_before(&m),
+					  m.now, &decision),
 		  &m, &to_approve);
 	check_digest(&m, text_argument(fcinfo, 2));
-	wait_as_asked(&m, &decision);
 	store(m.operation, &decision, NULL, reason_of(&decision, m.operation));
 	ledger_event(m.operation->op_id, actor(), "approve", text_argument(fcinfo, 1));
 	return receipt(fcinfo, &m, NULL);

@@ -558,6 +558,7 @@ derive(Draft *draft)
 	Spec        *spec = &draft->spec;
 	OplPromises *p = &spec->promises;
 
+	p->client = spec->executor == EXECUTOR_CLIENT;
 	if (spec_says(spec, "key", NULL) && !spec_says(spec, "key", "in"))
 		spec->key_place = KEY_IN_HEADER;
 	if (spec->key_place == KEY_IN_HEADER && spec->key_name == NULL)

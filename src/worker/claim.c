@@ -14,9 +14,6 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
-/* A row of the agenda that must not be taken now comes back after this. */
-#define PUT_OFF (10 * OPL_SECOND)
-
 /* One whose operation a session holds comes back after this; others that are due
  * come first meanwhile. */
 #define HELD OPL_SECOND
@@ -257,28 +254,11 @@ add_lost(Batch *batch, const LedgerOperation *operation)
 static void
 put_off(Batch *batch, const LedgerOperation *operation, const LedgerDue *due)
 {
-	OplDecision   later = {.after = operation->op,
-						   .step = due->step,
-						   .due_at = batch->now + PUT_OFF,
-						   .moved = true};
+	OplDecision   later = opl_put_off(&operation->op, due->step, batch->now);
 	LedgerChange *change = batch_change(batch, operation, &later);
 
 	change->claimed = true;
 	change->due = due->row;
-}
-
-/* Its action is executed by a client: this send waits for op_claim(). */
-static void
-leave_to_client(Batch *batch, const LedgerOperation *operation, const LedgerDue *due)
-{
-	OplDecision   as_it_is = {.after = operation->op,
-							  .step = OPL_STEP_SEND,
-							  .due_at = due->due_at,
-							  .moved = true};
-	LedgerChange *change = batch_change(batch, operation, &as_it_is);
-
-	change->due = due->row;
-	change->for_client = true;
 }
 
 static void
@@ -297,17 +277,13 @@ claim(Batch *batch, const LedgerDue *due, LedgerOperation *operation,
 	operation->op.not_after = request->not_after;
 	promises.margin = action->spec->promises.margin; /* ours, not a client's */
 	what = opl_claim(&operation->op, &promises, due->step, batch->now, &decision);
-	if (what == OPL_CLAIM_SEND && action->spec->executor == EXECUTOR_CLIENT)
-	{
-		leave_to_client(batch, operation, due);
-		return;
-	}
 	if (operation->op.state == OPL_SUBMITTED)
 		add_lost(batch, operation);
 	change = batch_change(batch, operation, &decision);
 	change->due = due->row;
-	change->claimed = what != OPL_CLAIM_NOTHING;
-	if (what == OPL_CLAIM_NOTHING)
+	change->for_client = what == OPL_CLAIM_CLIENT;
+	change->claimed = what == OPL_CLAIM_SEND || what == OPL_CLAIM_LOOKUP;
+	if (!change->claimed)
 		return;
 	batch->claimed_by[batch->nclaimed] = batch->nchanges - 1;
 	batch->claimed[batch->nclaimed++] = flight_prepare(

@@ -125,28 +125,17 @@ hold_extension(void)
 
 /* ------------------------------------------------------------------- nudges */
 
-/* Somebody asked again: look sooner, but not sooner than `initial` after the
- * last look. */
+/* Somebody asked again: look sooner, if that is of use. */
 static void
 answer_nudge(Batch *batch, const LedgerOperation *operation, const LedgerDue *due)
 {
 	Action     *action = action_get(operation->action);
-	TimestampTz last = ledger_last_lookup(operation->op_id);
-	TimestampTz due_at = batch->now;
-	OplDecision sooner = {.after = operation->op, .step = OPL_STEP_LOOKUP, .moved = true};
+	OplPromises promises = finding_promises(action->spec, operation, NULL);
+	OplDecision sooner;
 
-	if (operation->op.state != OPL_UNKNOWN && operation->op.state != OPL_REVIEW &&
-		operation->op.state != OPL_ACCEPTED)
-		return;
-	if (operation->op.contradiction ||
-		!finding_promises(action->spec, operation, NULL).recipe)
-		return;
-	if (last != OPL_NEVER)
-		due_at = Max(due_at, last + action->spec->promises.initial);
-	if (due_at >= ledger_due_at(operation->op_id, false))
-		return;
-	sooner.due_at = due_at;
-	batch_change(batch, operation, &sooner)->due = due->row;
+	if (opl_nudge(&operation->op, &promises, ledger_last_lookup(operation->op_id),
+				  due->due_at, batch->now, &sooner))
+		batch_change(batch, operation, &sooner)->due = due->row;
 }
 
 /* Somebody may have asked more than once. */
@@ -306,22 +295,18 @@ condemn(void)
 	int              nheld;
 	LedgerOperation *operation = ledger_lock_operations(ids, NULL, 1, &n);
 	LedgerDue       *due;
-	LedgerChange     change = {.op_id = op_id, .reason = "poisoned"};
+	LedgerChange     change = {.op_id = op_id};
 
 	condemned[0] = '\0';
 	items = 0;
 	suspect[0] = '\0';
-	if (n == 0 || operation->op.state == OPL_REVIEW ||
-		opl_state_ended(operation->op.state))
+	if (n == 0 || !opl_condemn(&operation->op, GetCurrentTimestamp(), &change.decision))
 		return; /* held by a session, or in somebody's hands already */
 	due = ledger_lock_due(ids, NULL, 1, &nheld);
 	change.row = operation->row;
+	change.reason = change.decision.reason;
 	if (nheld > 0)
 		change.due = due->row;
-	change.decision.after = operation->op;
-	change.decision.after.state = OPL_REVIEW;
-	change.decision.after.tainted = true;
-	change.decision.moved = true;
 	ledger_save(&change, 1, GetCurrentTimestamp());
 	ledger_plan(&change, 1, my_epoch);
 	ledger_event(op_id, "op_ledger", "review", last_failure);

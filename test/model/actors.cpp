@@ -26,17 +26,28 @@ empty_world()
 	return w;
 }
 
+/* Agenda rows come due at whole ticks. */
+static u8
+remaining(OplMoment when)
+{
+	if (when == OPL_NEVER)
+		return LONG;
+	return (u8) std::min<OplMoment>(
+		std::max<OplMoment>((when - NOW + TICK - 1) / TICK, 0), LONG - 1);
+}
+
 World
 Actors::first() const
 {
 	World       w = empty_world();
 	OplMoment   until = s.not_after == LONG ? OPL_NEVER : NOW + s.not_after * TICK;
-	OplDecision d = opl_born(s.held, s.first, until, NOW);
+	OplDecision d = opl_born(s.held, s.first, until, NOW + s.not_before * TICK);
 
 	w.now.external = NOBODY;
 	store(&w.now, d);
 	w.now.step = d.step;
-	w.now.due = d.step == OPL_STEP_NONE ? LONG : 0;
+	w.now.due = d.step == OPL_STEP_NONE ? (u8) LONG : remaining(d.due_at);
+	w.now.not_before = (u8) s.not_before;
 	return w;
 }
 
@@ -141,7 +152,7 @@ Actors::check(const World &w) const
 	OplState      state = (OplState) l.state;
 	bool          needs_step = state == OPL_PENDING || state == OPL_SUBMITTED ||
 		state == OPL_UNKNOWN || state == OPL_ACCEPTED ||
-		(state == OPL_REVIEW && s.recipe && !l.contradiction);
+		(state == OPL_REVIEW && s.recipe && !l.contradiction && !l.condemned);
 	bool happened = std::any_of(w.object, w.object + OBJECTS, [](const Object &o)
 	                            { return o.exists && o.was_done; });
 
@@ -156,6 +167,8 @@ Actors::check(const World &w) const
 		return "P3: confirmed, but the recorded object failed";
 	if (needs_step && l.step == OPL_STEP_NONE)
 		return "P4: not ended, and no next step";
+	if (l.contradiction && l.step != OPL_STEP_NONE)
+		return "P9: the machine goes on with what contradicts itself";
 	if (l.tries > s.attempts)
 		return "P10: more tries than allowed";
 	if (state == OPL_CANCELLED && w.sent)
@@ -254,6 +267,8 @@ Actors::tidy(World *w) const
 		memset(&w->copy, 0, sizeof w->copy);
 	if (!s.backup)
 		w->now.created = 0;
+	if (w->now.state != OPL_REVIEW || w->now.step != OPL_STEP_NONE)
+		w->now.condemned = 0;
 }
 
 void
@@ -282,16 +297,6 @@ age(OplMoment when, OplMoment cap)
 	if (when == OPL_NEVER)
 		return LONG;
 	return (u8) std::min(std::max<OplMoment>((NOW - when) / TICK, 0), cap);
-}
-
-/* Agenda rows come due at whole ticks. */
-static u8
-remaining(OplMoment when)
-{
-	if (when == OPL_NEVER)
-		return LONG;
-	return (u8) std::min<OplMoment>(
-		std::max<OplMoment>((when - NOW + TICK - 1) / TICK, 0), LONG - 1);
 }
 
 OplOperation
@@ -460,6 +465,23 @@ Actors::claim(const World &w)
 	if (!may_claim(w))
 		return;
 	what = opl_claim(&op, &p, (OplStep) w.now.step, NOW, &d);
+	if (what == OPL_CLAIM_SEND && s.client)
+		blame("P10: the worker sends what only a client may");
+	if (what == OPL_CLAIM_CLIENT)
+	{
+		/* The worker leaves it as it is; whoever calls op_claim() asks again. */
+		follow(&next, d, NOBODY, false);
+		/* A longer lease than any before: it may send at its end, and not later. */
+		OplMoment longer = (s.margin + 1) * TICK;
+		OplMoment reach = std::max(s.flight, s.timeout) * TICK;
+
+		if (opl_claim_ticket(&op, &p, longer, NOW, &d) == OPL_CLAIM_SEND && op.tainted &&
+		    NOW + longer + reach >= op.first_sent_at + p.ttl)
+			blame("P6: what the lease allows arrives after the key was forgotten");
+		what = opl_claim_ticket(&op, &p, s.margin * TICK, NOW, &d);
+		if (what == OPL_CLAIM_SEND && d.due_at < NOW + s.margin * TICK)
+			blame("P6: the lease outlives its row of the agenda");
+	}
 	if (what != OPL_CLAIM_NOTHING)
 	{
 		claimed(next, idle_slot(w), what, d);
@@ -475,6 +497,38 @@ Actors::claim(const World &w)
 	emit(next, MACHINE);
 }
 
+/* A session holds the operation, so the answer that we have waits, and our own row
+ * comes due meanwhile. */
+void
+Actors::put_off(const World &w)
+{
+	OplOperation op = operation(w.now);
+	World        next = w;
+
+	if (!s.holds || w.now.step == OPL_STEP_NONE || w.now.due > 0 || !has_worker(w))
+		return;
+	say("worker: its row came due, but a session holds the operation");
+	follow(&next, opl_put_off(&op, (OplStep) w.now.step, NOW), NOBODY, false);
+	if (next.now.due == 0)
+		blame("L2: a row that is put off comes due at once");
+	emit(next, REST);
+}
+
+void
+Actors::condemn(const World &w)
+{
+	OplOperation op = operation(w.now);
+	World        next = w;
+	OplDecision  d;
+
+	if (!s.poison || !opl_condemn(&op, NOW, &d))
+		return;
+	say("worker: fails on it again and again; a person takes it");
+	follow(&next, d, NOBODY, false);
+	next.now.condemned = 1;
+	emit(next, REST);
+}
+
 void
 Actors::claimed(World w, int slot, OplClaim what, const OplDecision &d)
 {
@@ -484,6 +538,8 @@ Actors::claimed(World w, int slot, OplClaim what, const OplDecision &d)
 		blame("P6: sent again after a stored error was seen");
 	if (what == OPL_CLAIM_SEND && w.now.not_after == 0)
 		blame("P10: sent after not_after");
+	if (what == OPL_CLAIM_SEND && w.now.not_before > 0)
+		blame("P10: sent before not_before");
 	follow(&w, d, NOBODY, false);
 	for (Slot &other : w.slot)
 		other.current = 0;
@@ -1091,6 +1147,7 @@ Actors::tick(World w)
 		older(&l->last, cap_last);
 		nearer(&l->due);
 		nearer(&l->not_after);
+		nearer(&l->not_before);
 	}
 	for (Slot &slot : w.slot)
 	{
@@ -1145,7 +1202,7 @@ Actors::people(const World &w)
 	OplVerb      verb;
 
 	say("person: approves");
-	verb = opl_approve(&op, s.first, NOW, &d);
+	verb = opl_approve(&op, s.first, NOW + w.now.not_before * TICK, NOW, &d);
 	person(w, verb, d, NOBODY);
 	say("person: rejects");
 	verb = opl_reject(&op, &d);
@@ -1177,7 +1234,7 @@ Actors::people(const World &w)
 	if (!w.now.adopted || s.recipe || !any_living(w))
 	{
 		say("person: once more, as a new generation");
-		verb = opl_reissue(&op, &p, s.first, NOW, &d);
+		verb = opl_reissue(&op, &p, s.first, NOW + w.now.not_before * TICK, NOW, &d);
 		person(w, verb, d, NOBODY);
 	}
 	people_wait(w);
@@ -1195,13 +1252,21 @@ Actors::people_wait(const World &w)
 		say("person: the provider may be called again");
 		emit(next, REST);
 	}
+	OplOperation op = operation(w.now);
+	OplMoment    due = w.now.step == OPL_STEP_NONE ? OPL_NEVER : NOW + w.now.due * TICK;
+	OplDecision  d;
+
 	next = w;
-	if (w.now.step == OPL_STEP_LOOKUP && w.now.due > 0 &&
-	    (w.now.state == OPL_UNKNOWN || w.now.state == OPL_REVIEW))
+	if (opl_nudge(&op, &p, OPL_NEVER, due, NOW, &d))
 	{
-		next.now.due = 0;
 		say("somebody submits it again: look sooner");
+		follow(&next, d, NOBODY, false);
 		emit(next, REST);
+	}
+	if (opl_recheck(&op, &p, NOW, &d) == OPL_VERB_OK && w.now.step == OPL_STEP_NONE)
+	{
+		say("person: asks for a lookup");
+		person(w, OPL_VERB_OK, d, NOBODY);
 	}
 }
 
@@ -1264,6 +1329,8 @@ Actors::steps(const World &w, std::vector<Step> *to, std::vector<std::string> *w
 	bad = nullptr;
 	tick(w);
 	claim(w);
+	put_off(w);
+	condemn(w);
 	for (int i = 0; i < SLOTS; i++)
 		worker(w, i);
 	for (int i = 0; i < REQUESTS; i++)

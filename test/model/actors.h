@@ -76,6 +76,8 @@ class Actors
 
 	/* workers */
 	void claim(const World &w);
+	void put_off(const World &w);
+	void condemn(const World &w);
 	void claimed(World w, int slot, OplClaim what, const OplDecision &d);
 	void worker(const World &w, int slot);
 	void hand_over(World w, int slot);

@@ -55,7 +55,7 @@ const Part happenings[] = {
 	{"failed-later", "pends=1 fails=1 hooks=1 people=0 busy=0 refuses=0 dies=0 "
 	                 "errors=0"},
 	{"held", "held=1 not_after=3"},
-	{"client", "margin=2 busy=0"},
+	{"client", "client=1 margin=2 busy=0"},
 	{"restored", "backup=1 attempts=1 busy=0 refuses=0 dies=0"},
 };
 
@@ -133,6 +133,13 @@ const char *const special[] = {
 	"special/short-window recipe=0 ttl=5 patience=9 attempts=3",
 	"special/told-to-go-on recipe=0 attempts=3 busy=0 dies=0",
 	"special/held-blind recipe=0 held=1 not_after=3 busy=0",
+	"special/longer-lease recipe=0 client=1 ttl=6 attempts=3 busy=0 refuses=0 dies=0",
+	"special/poisoned recipe=1 poison=1 attempts=1 busy=0 refuses=0 declines=0 dies=0 "
+	"errors=0 crashes=0",
+	"special/poisoned-reversed recipe=1 poison=1 reverses=1 hooks=1 attempts=1 busy=0 "
+	"refuses=0 declines=0 dies=0 errors=0 crashes=0",
+	"special/row-is-held recipe=1 holds=1 attempts=1 busy=0 declines=0 dies=0",
+	"special/held-until held=1 recipe=0 not_before=2 busy=0 attempts=1 reissue=1",
 	"special/no-key-asked-first recipe=1 stores=0 marked=0 ttl=0 key=0 first=1",
 };
 

@@ -79,5 +79,6 @@ promises_of(const Scenario &s)
 	p.base = 1;
 	p.max = TICK;
 	p.jitter = 0;
+	p.client = s.client;
 	return p;
 }

@@ -54,7 +54,11 @@ extern "C" {
 	X(held, 0, "born held")                                                    \
 	X(first, 0, "a lookup before the first send")                              \
 	X(not_after, 31, "ticks until no send may begin; 31: never")               \
+	X(not_before, 0, "ticks until the first send may begin")                   \
 	X(crashes, 1, "workers die")                                               \
+	X(client, 0, "a client sends, with a lease of `margin`")                   \
+	X(poison, 0, "the worker may fail on the operation")                       \
+	X(holds, 0, "a session may hold the row, so that an answer waits")         \
 	X(backup, 0, "a backup takes over once")                                   \
 	X(failover, 0, "a synchronous standby takes over")                         \
 	/* promises broken on purpose */                                           \

@@ -39,6 +39,8 @@ struct Ledger
 	u8 trying, first, last, created; /* ages */
 	u8 due, not_after;               /* still to go */
 	u8 external, failed_ids;
+	u8 condemned;  /* ghost: the worker failed on it, a person has it */
+	u8 not_before; /* still to go */
 	u8 told; /* ghost: generations known to answer with a stored error */
 };
 
@@ -146,7 +148,7 @@ ledger_fields(W &l, F &f)
 	f(l.contradiction, 1), f(l.adopted, 1), f(l.gen, 2), f(l.tries, 3);
 	f(l.attempts, 1), f(l.trying, 5), f(l.first, 5), f(l.last, 5);
 	f(l.created, 5), f(l.due, 5), f(l.not_after, 5), f(l.external, 2);
-	f(l.failed_ids, 3), f(l.told, 3);
+	f(l.failed_ids, 3), f(l.told, 3), f(l.condemned, 1), f(l.not_before, 2);
 }
 
 template <class W, class F>
