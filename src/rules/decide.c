@@ -565,6 +565,22 @@ door(const Case *c)
 	return failed ? PASS_FAILED : PASS;
 }
 
+/* Invariants 1 and 4, asked of each decision that evidence or a claim led to. */
+static void
+check(const OplOperation *op, const OplPromises *promises, const OplDecision *d)
+{
+	OPL_ASSERT(opl_state_may_become(op->state, d->after.state));
+	OPL_ASSERT(!op->tainted || d->after.tainted);
+	OPL_ASSERT(!d->moved || !op->tainted || d->after.state != OPL_PENDING);
+	OPL_ASSERT((d->step == OPL_STEP_NONE) == (d->due_at == OPL_NEVER));
+	OPL_ASSERT(d->moved || d->step == OPL_STEP_NONE);
+	OPL_ASSERT(!opl_state_ended(d->after.state) || d->step == OPL_STEP_NONE);
+	OPL_ASSERT(!d->after.contradiction || d->step == OPL_STEP_NONE);
+	OPL_ASSERT(op->state != OPL_REVIEW || d->step != OPL_STEP_SEND);
+	OPL_ASSERT(promises->recipe || d->after.state == OPL_ACCEPTED ||
+			   d->step != OPL_STEP_LOOKUP || d->after.state == OPL_SUBMITTED);
+}
+
 OplDecision
 opl_decide(const OplOperation *op, const OplPromises *promises, const OplFinding *finding,
 		   OplMoment now)
@@ -592,6 +608,7 @@ opl_decide(const OplOperation *op, const OplPromises *promises, const OplFinding
 	d = by_table(&c);
 	d.note_failed = f.verdict == OPL_V_FOUND_FAILED;
 	d.take_object = shows_object(f.verdict) && !d.note_failed;
+	check(op, promises, &d);
 	return d;
 }
 

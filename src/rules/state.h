@@ -9,6 +9,15 @@
 
 #include <stdbool.h>
 
+/* What the rules rely upon, checked in every step of the search: it asks only what can
+ * be asked, which whoever calls _op_decide() need not. */
+#ifdef OPL_CHECKED
+#include <assert.h>
+#define OPL_ASSERT(rule) assert(rule)
+#else
+#define OPL_ASSERT(rule) ((void) 0)
+#endif
+
 /* One list gives the enum, the names, and what each state means outside. */
 #define OPL_STATES(X)                                           \
 	/* state     effect  next_action                         */ \
