@@ -1,0 +1,204 @@
+-- What runs, what is due, what is stuck: op_health() asks one function for each
+-- check, in the order in which it shows them. A check of a thing that may be missing
+-- (a paused provider, an orphan) has a row for each it found, and else none.
+CREATE TYPE _op_check AS
+(
+	check_name text,
+	status     text,
+	detail     text,
+	hint       text
+);
+COMMENT ON TYPE _op_check IS 'One row of op_health(). status: ok, warning, critical.';
+
+CREATE FUNCTION _op_health_worker() RETURNS SETOF _op_check
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+DECLARE
+	v_worker  record;
+	v_enabled boolean := coalesce(current_setting('op_ledger.enabled', true), 'off')::boolean;
+	v_check   _op_check;
+BEGIN
+	SELECT bool_or(w.preloaded) AS preloaded,
+	       CASE WHEN bool_or(w.state = 'running') THEN 'running'
+	            WHEN bool_or(w.state = 'starting') THEN 'starting' ELSE 'absent' END AS state,
+	       string_agg(w.pid::text, ', ' ORDER BY w.number) AS pid, min(w.started_at) AS started_at,
+	       min(coalesce(w.turn_at, w.started_at)) AS turn_at, sum(w.in_flight) AS in_flight
+	  INTO v_worker FROM _op_worker() AS w;
+	v_check.check_name := 'worker';
+	IF NOT v_worker.preloaded THEN
+		v_check.status := 'critical';
+		v_check.detail := 'op_ledger is not preloaded: nothing is sent';
+		v_check.hint := 'Add op_ledger to shared_preload_libraries and restart the server.';
+	ELSIF pg_is_in_recovery() THEN
+		v_check.status := 'ok';
+		v_check.detail := 'this is a standby: its primary sends';
+	ELSIF NOT v_enabled THEN
+		v_check.status := 'warning';
+		v_check.detail := 'op_ledger.enabled is off: nothing is sent';
+		v_check.hint := 'Set op_ledger.enabled = on and reload.';
+	ELSIF v_worker.state = 'running' AND v_worker.turn_at < clock_timestamp() - interval '30 s' THEN
+		v_check.status := 'critical';
+		v_check.detail := format('worker %s has not finished a turn since %s', v_worker.pid, v_worker.turn_at);
+		v_check.hint := 'Look at pg_stat_activity for what it waits for; pg_terminate_backend() is safe, it comes back.';
+	ELSIF v_worker.state = 'running' THEN
+		v_check.status := 'ok';
+		v_check.detail := format('worker %s running since %s, %s in flight',
+		                         v_worker.pid, v_worker.started_at, v_worker.in_flight);
+	ELSE
+		v_check.status := CASE v_worker.state WHEN 'starting' THEN 'warning' ELSE 'critical' END;
+		v_check.detail := format('worker of this database is %s: nothing is sent', v_worker.state);
+		v_check.hint := 'See the server log; raise max_worker_processes if it says so, and check op_ledger.databases.';
+	END IF;
+	RETURN NEXT v_check;
+END
+$$;
+COMMENT ON FUNCTION _op_health_worker() IS 'Does a worker run for this database, and does it get on?';
+
+CREATE FUNCTION _op_health_home() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'home', CASE WHEN f.fault IS NULL THEN 'ok' ELSE 'critical' END,
+       CASE WHEN f.fault IS NULL THEN 'this is the ledger''s home'
+            ELSE f.fault || coalesce('; its home is ' || (
+                SELECT string_agg(format('database %s of system %s since %s', c.database_oid, c.system_identifier, c.adopted_at), ', ')
+                  FROM op_control AS c, _op_home() AS h
+                 WHERE NOT c.retired
+                   AND (c.system_identifier, c.database_oid, c.extension_oid)
+                       IS DISTINCT FROM (h.system_identifier, h.database_oid, h.extension_oid)), '') END,
+       CASE WHEN f.fault IS NOT NULL THEN
+            'A copy does not send. While the original goes on, leave this one as it is: a record. When the original never sends again: SELECT * FROM op_adopt(''why'').' END
+  FROM (SELECT _op_home_fault() AS fault) AS f
+$$;
+COMMENT ON FUNCTION _op_health_home() IS 'May this copy of the ledger send?';
+
+CREATE FUNCTION _op_health_due() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'due', c.status, format('%s due%s', c.n, ', the oldest since ' || c.oldest),
+       CASE WHEN c.status <> 'ok' THEN 'The worker is down, or a provider''s concurrency is too small for what is submitted.' END
+  FROM (SELECT count(*) AS n, min(d.due_at) AS oldest,
+               CASE WHEN min(d.due_at) < clock_timestamp() - interval '5 min' THEN 'warning' ELSE 'ok' END AS status
+          FROM op_due AS d JOIN op_provider AS p ON p.name = d.provider
+         WHERE d.due_at <= clock_timestamp() AND d.epoch IS NULL AND d.step <> 'claim'
+           AND NOT (p.paused AND d.step = 'send')) AS c
+$$;
+COMMENT ON FUNCTION _op_health_due() IS 'Does the worker keep up with what is due?';
+
+CREATE FUNCTION _op_health_client() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'client', 'warning', format('%s wait for a client to claim them, the oldest since %s', c.n, c.oldest),
+       'The client executor is down, or does not know of them: it calls op_claim() for what it submitted.'
+  FROM (SELECT count(*) AS n, min(d.due_at) AS oldest FROM op_due AS d WHERE d.step = 'claim') AS c
+ WHERE c.oldest < clock_timestamp() - interval '5 min'
+$$;
+COMMENT ON FUNCTION _op_health_client() IS 'Do client executors claim what they submitted? No row: they do.';
+
+CREATE FUNCTION _op_health_provider() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'provider', 'critical',
+       format('provider "%s" is paused since %s: %s', p.name, p.paused_at, coalesce(p.paused_note, 'no note')),
+       format('Repair the cause, then SELECT op_provider_resume(%L).', p.name)
+  FROM op_provider AS p WHERE p.paused ORDER BY p.name
+$$;
+COMMENT ON FUNCTION _op_health_provider() IS 'A row for each provider that is paused.';
+
+CREATE FUNCTION _op_health_retrying() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'retrying', c.status,
+       format('%s could not be sent yet%s', c.n,
+              CASE WHEN c.n > 0 THEN format(', the oldest since %s (%s)', c.oldest, c.example) END),
+       CASE WHEN c.status <> 'ok' THEN 'Is the provider reachable? After retry.patience they end as failed, reason gave_up; a URL is frozen with its request.' END
+  FROM (SELECT count(*) AS n, min(o.trying_since) AS oldest,
+               (array_agg(format('%s: %s', o.provider, o.reason) ORDER BY o.trying_since))[1] AS example,
+               CASE WHEN min(o.trying_since) < clock_timestamp() - interval '1 min' THEN 'warning' ELSE 'ok' END AS status
+          FROM op_due AS d JOIN op_operation AS o ON o.op_id = d.op_id
+         WHERE o.state = 'pending' AND o.trying_since IS NOT NULL) AS c
+$$;
+COMMENT ON FUNCTION _op_health_retrying() IS 'What was tried and could not be sent: is a provider out of reach?';
+
+CREATE FUNCTION _op_health_orphan() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'orphan', 'critical', format('%s due of provider "%s", which does not exist', count(*), d.provider),
+       'Add the provider again, under its name, with op_provider_add().'
+  FROM op_due AS d
+ WHERE NOT EXISTS (SELECT FROM op_provider AS p WHERE p.name = d.provider)
+ GROUP BY d.provider ORDER BY d.provider
+$$;
+COMMENT ON FUNCTION _op_health_orphan() IS 'A row for each provider that has operations and does not exist.';
+
+CREATE FUNCTION _op_health_unknown() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'unknown', c.status, format('%s being looked up%s', c.n, ', the oldest sent at ' || c.oldest),
+       CASE WHEN c.status <> 'ok' THEN 'See op_timeline() of the oldest: do its lookups fail?' END
+  FROM (SELECT count(*) AS n, min(o.last_sent_at) AS oldest,
+               CASE WHEN min(o.last_sent_at) < clock_timestamp() - interval '1 h' THEN 'warning' ELSE 'ok' END AS status
+          FROM op_due AS d JOIN op_operation AS o ON o.op_id = d.op_id
+         WHERE o.state = 'unknown') AS c
+$$;
+COMMENT ON FUNCTION _op_health_unknown() IS 'What may have taken effect and is being looked up: does it end?';
+
+CREATE FUNCTION _op_health_lookup() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'lookup', 'critical',
+       format('lookups of provider "%s" are refused (%s): %s operations, the oldest sent at %s',
+              d.provider, max(a.reason), count(*), min(o.last_sent_at)),
+       'Repair the credential or its rights; until then nobody finds out what happened.'
+  FROM op_due AS d
+  JOIN op_operation AS o ON o.op_id = d.op_id
+  JOIN op_attempt AS a ON a.op_id = o.op_id AND a.n = o.attempts
+ WHERE d.step = 'lookup' AND a.kind = 'lookup'
+   AND (a.http_status IN (401, 403, 407) OR a.reason = 'secret')
+ GROUP BY d.provider ORDER BY d.provider
+$$;
+COMMENT ON FUNCTION _op_health_lookup() IS 'A row for each provider that refuses our lookups.';
+
+CREATE FUNCTION _op_health_review() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'review', CASE WHEN c.n > 0 THEN 'warning' ELSE 'ok' END,
+       format('%s wait for a person%s', c.n, ', the oldest since ' || c.oldest),
+       CASE WHEN c.n > 0 THEN 'SELECT * FROM op_review shows what is known, and suggests what to do.' END
+  FROM (SELECT count(*) AS n, min(coalesce(o.last_sent_at, o.created_at)) AS oldest
+          FROM op_operation AS o WHERE o.state = 'review') AS c
+$$;
+COMMENT ON FUNCTION _op_health_review() IS 'What waits for a person.';
+
+CREATE FUNCTION _op_health_turns() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'turns', c.status,
+       CASE WHEN c.failed_at IS NULL THEN '0 failed'
+            ELSE format('%s failed, the last at %s: %s', c.n, c.failed_at, c.failure) END,
+       CASE WHEN c.status <> 'ok' THEN 'The worker goes on by itself; the server log has the whole error.' END
+  FROM (SELECT sum(w.failed_turns) AS n, max(w.failed_at) AS failed_at,
+               (array_agg(w.failure ORDER BY w.failed_at DESC NULLS LAST))[1] AS failure,
+               CASE WHEN max(w.failed_at) > clock_timestamp() - interval '5 min' THEN 'warning' ELSE 'ok' END AS status
+          FROM _op_worker() AS w) AS c
+$$;
+COMMENT ON FUNCTION _op_health_turns() IS 'Did turns of a worker end in an error?';
+
+CREATE FUNCTION _op_health_held() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'held', c.status,
+       coalesce('an answer waits since ' || c.since || ' for a row that a session holds', 'no answer waits'),
+       CASE WHEN c.status <> 'ok' THEN 'End the transaction that holds a row of op_operation: see pg_locks.' END
+  FROM (SELECT min(w.held_since) AS since,
+               CASE WHEN min(w.held_since) < clock_timestamp() - interval '30 s' THEN 'warning' ELSE 'ok' END AS status
+          FROM _op_worker() AS w) AS c
+$$;
+COMMENT ON FUNCTION _op_health_held() IS 'Does an answer wait for a row that a session has locked?';
+
+-- To add a check: a function above, and its line here.
+CREATE FUNCTION op_health()
+	RETURNS TABLE (check_name text, status text, detail text, hint text)
+	LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT * FROM _op_health_worker()
+UNION ALL SELECT * FROM _op_health_home()
+UNION ALL SELECT * FROM _op_health_due()
+UNION ALL SELECT * FROM _op_health_client()
+UNION ALL SELECT * FROM _op_health_provider()
+UNION ALL SELECT * FROM _op_health_retrying()
+UNION ALL SELECT * FROM _op_health_orphan()
+UNION ALL SELECT * FROM _op_health_unknown()
+UNION ALL SELECT * FROM _op_health_lookup()
+UNION ALL SELECT * FROM _op_health_review()
+UNION ALL SELECT * FROM _op_health_turns()
+UNION ALL SELECT * FROM _op_health_held()
+$$;
+COMMENT ON FUNCTION op_health() IS
+	'What runs, what is due, what is stuck, since when, and what to do. status: ok, warning, critical.';
