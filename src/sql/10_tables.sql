@@ -199,12 +199,14 @@ CREATE TABLE op_provider
 	version     bigint NOT NULL GENERATED ALWAYS AS
 	            (pg_catalog.jsonb_hash_extended(spec, 1)
 	             # pg_catalog.hashtextextended(coalesce(profile, '') || E'\n' || coalesce(base_url, '')
-	                                           || E'\n' || coalesce(secret, ''), 2)) STORED
+	                                           || E'\n' || coalesce(secret, ''), 2)) STORED,
+	paused_by   text
 );
 
 COMMENT ON TABLE op_provider IS 'Whom we call: address, name of the secret, what differs from the profile.';
 COMMENT ON COLUMN op_provider.secret IS 'where the secret is read when sending: file:NAME or env:NAME; never the secret';
 COMMENT ON COLUMN op_provider.paused IS 'nothing is sent; lookups go on, slowly';
+COMMENT ON COLUMN op_provider.paused_by IS 'who called op_provider_pause(); NULL: the ledger itself, since the provider refuses our requests';
 COMMENT ON COLUMN op_provider.version IS 'changes with the content';
 
 CREATE TABLE op_action

@@ -125,7 +125,8 @@ BEGIN
 	UPDATE op_provider AS p
 	   SET paused = _op_provider_set_paused.paused,
 	       paused_at = CASE WHEN _op_provider_set_paused.paused THEN clock_timestamp() END,
-	       paused_note = CASE WHEN _op_provider_set_paused.paused THEN _op_provider_set_paused.note END
+	       paused_note = CASE WHEN _op_provider_set_paused.paused THEN _op_provider_set_paused.note END,
+	       paused_by = CASE WHEN _op_provider_set_paused.paused THEN _op_actor() END
 	 WHERE p.name = _op_provider_set_paused.name;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION USING ERRCODE = 'OL005',
@@ -133,9 +134,8 @@ BEGIN
 			HINT = 'op_provider lists them.';
 	END IF;
 	INSERT INTO op_event (actor, event, note)
-	VALUES (_op_actor(), format('%s provider %s',
-	                             CASE WHEN _op_provider_set_paused.paused THEN 'pause' ELSE 'resume' END,
-	                             _op_provider_set_paused.name), _op_provider_set_paused.note);
+	VALUES (_op_actor(), CASE WHEN _op_provider_set_paused.paused THEN 'provider_paused' ELSE 'provider_resumed' END,
+	        concat_ws(': ', _op_provider_set_paused.name, _op_provider_set_paused.note));
 	PERFORM _op_wake();
 END
 $$;
@@ -148,7 +148,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION op_provider_pause(text, text) IS
-	'Sends nothing to this provider until op_provider_resume(); what was submitted waits, lookups go on slowly. Error OL005: no such provider.';
+	'Sends nothing to this provider until op_provider_resume(); what was submitted waits, lookups go on slowly. note: why; op_event and op_health() show it. Error OL005: no such provider.';
 
 CREATE FUNCTION op_provider_resume(name text) RETURNS void
 	LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$

@@ -92,12 +92,15 @@ COMMENT ON FUNCTION _op_health_client() IS 'Do client executors claim what they 
 
 CREATE FUNCTION _op_health_provider() RETURNS SETOF _op_check
 	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
-SELECT 'provider', 'critical',
-       format('provider "%s" is paused since %s: %s', p.name, p.paused_at, coalesce(p.paused_note, 'no note')),
-       format('Repair the cause, then SELECT op_provider_resume(%L).', p.name)
+SELECT 'provider', CASE WHEN p.paused_by IS NULL THEN 'critical' ELSE 'warning' END,
+       CASE WHEN p.paused_by IS NULL
+            THEN format('provider "%s" is paused since %s: %s', p.name, p.paused_at, coalesce(p.paused_note, 'no note'))
+            ELSE format('provider "%s" is paused since %s by %s%s', p.name, p.paused_at, p.paused_by, ': ' || p.paused_note) END,
+       format(CASE WHEN p.paused_by IS NULL THEN 'Repair the cause, then SELECT op_provider_resume(%L).'
+                   ELSE 'What is submitted waits. To send again: SELECT op_provider_resume(%L).' END, p.name)
   FROM op_provider AS p WHERE p.paused ORDER BY p.name
 $$;
-COMMENT ON FUNCTION _op_health_provider() IS 'A row for each provider that is paused.';
+COMMENT ON FUNCTION _op_health_provider() IS 'A row for each provider that is paused: critical when the ledger had to, a warning when a person wanted it.';
 
 CREATE FUNCTION _op_health_retrying() RETURNS SETOF _op_check
 	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
@@ -172,16 +175,16 @@ SELECT 'turns', c.status,
 $$;
 COMMENT ON FUNCTION _op_health_turns() IS 'Did turns of a worker end in an error?';
 
-CREATE FUNCTION _op_health_held() RETURNS SETOF _op_check
+CREATE FUNCTION _op_health_row_lock() RETURNS SETOF _op_check
 	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
-SELECT 'held', c.status,
+SELECT 'row_lock', c.status,
        coalesce('an answer waits since ' || c.since || ' for a row that a session holds', 'no answer waits'),
        CASE WHEN c.status <> 'ok' THEN 'End the transaction that holds a row of op_operation: see pg_locks.' END
   FROM (SELECT min(w.held_since) AS since,
                CASE WHEN min(w.held_since) < clock_timestamp() - interval '30 s' THEN 'warning' ELSE 'ok' END AS status
           FROM _op_worker() AS w) AS c
 $$;
-COMMENT ON FUNCTION _op_health_held() IS 'Does an answer wait for a row that a session has locked?';
+COMMENT ON FUNCTION _op_health_row_lock() IS 'Does an answer wait for a row that a session has locked?';
 
 -- To add a check: a function above, and its line here.
 CREATE FUNCTION op_health()
@@ -198,7 +201,7 @@ UNION ALL SELECT * FROM _op_health_unknown()
 UNION ALL SELECT * FROM _op_health_lookup()
 UNION ALL SELECT * FROM _op_health_review()
 UNION ALL SELECT * FROM _op_health_turns()
-UNION ALL SELECT * FROM _op_health_held()
+UNION ALL SELECT * FROM _op_health_row_lock()
 $$;
 COMMENT ON FUNCTION op_health() IS
 	'What runs, what is due, what is stuck, since when, and what to do. status: ok, warning, critical.';

@@ -45,10 +45,14 @@ const Statement statements[STMT_COUNT] = {
 					  3,
 					  {INT8ARRAYOID, TIMESTAMPTZOID, INT8OID}},
 	[STMT_PAUSE] =
-		{"UPDATE @.op_provider SET paused = true, paused_at = $2, paused_note = $3"
+		{"WITH paused AS (UPDATE @.op_provider SET paused = true, paused_at = $2,"
+		 "                       paused_note = $3, paused_by = NULL"
 		 " WHERE ctid = ANY (ARRAY (SELECT ctid FROM @.op_provider"
 		 "                           WHERE name = $1 AND NOT paused FOR NO KEY UPDATE "
-		 "SKIP LOCKED))",
+		 "SKIP LOCKED)) RETURNING name)"
+		 " INSERT INTO @.op_event (at, actor, event, note)"
+		 " SELECT $2, 'op_ledger', 'provider_paused', p.name || ': ' || $3"
+		 "   FROM paused AS p",
 		 3,
 		 {TEXTOID, TIMESTAMPTZOID, TEXTOID}},
 	[STMT_TAKE_NUDGES] = {"DELETE FROM @.op_nudge"

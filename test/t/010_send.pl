@@ -261,7 +261,10 @@ subtest 'a bad credential' => sub {
     refund('locked', 'locked');
     is(first_attempt($node, 'locked')->{verdict}, 'blocked', 'blocked');
     is(state_of($node, 'locked'), 'pending', 'not burnt');
-    wait_sql($node, q{SELECT count(*) > 0 FROM op_health() WHERE status <> 'ok'}, 'op_health to say so');
+    like($node->safe_psql('postgres', q{SELECT status, detail, hint FROM op_health() WHERE check_name = 'provider'}),
+        qr/critical\|provider "locked" is paused since .*http_401, seen by "locked"\|Repair/, 'op_health says so');
+    like($node->safe_psql('postgres', q{SELECT op_id IS NULL, actor, note FROM op_event WHERE event = 'provider_paused' AND note LIKE 'locked:%'}),
+        qr/^t\|op_ledger\|locked: http_401, seen by "locked"/, 'and it is an event');
     refund('locked-2', 'locked');
     is(scalar sends('locked-2'), 0, 'the next one is not sent');
     $node->safe_psql('postgres', q{SELECT op_provider_resume('locked')});

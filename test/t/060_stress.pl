@@ -53,7 +53,7 @@ subtest 'an answer whose row is held waits without work' => sub {
     $double->wait(waiting => 1, op => 'answered');
     my $holder = hold('answered');
     $double->release('gate');
-    ok(wait_sql($node, q{SELECT detail LIKE 'an answer waits%' FROM op_health() WHERE check_name = 'held'}, 'op_health'), 'op_health tells of it');
+    ok(wait_sql($node, q{SELECT detail LIKE 'an answer waits%' FROM op_health() WHERE check_name = 'row_lock'}, 'op_health'), 'op_health tells of it');
     my $worker = worker_pid($node);
     my $before = cpu_time($worker);
     query('SELECT pg_sleep(1)');
