@@ -13,6 +13,16 @@ CREATE TYPE op_receipt AS
 );
 COMMENT ON TYPE op_receipt IS
 	'What is known of an operation. effect: none, maybe, done. next_action: wait, use_result, fix_request, stop, ask_human. may_call_again: a new operation for the same purpose is safe.';
+COMMENT ON COLUMN op_receipt.op_id IS 'the operation';
+COMMENT ON COLUMN op_receipt.state IS 'of op_operation';
+COMMENT ON COLUMN op_receipt.effect IS 'none, maybe or done';
+COMMENT ON COLUMN op_receipt.is_new IS 'this call recorded it';
+COMMENT ON COLUMN op_receipt.external_id IS 'the provider''s name for the result; NULL: not known';
+COMMENT ON COLUMN op_receipt.next_action IS 'wait, use_result, fix_request, stop or ask_human';
+COMMENT ON COLUMN op_receipt.may_call_again IS 'a new operation for the same purpose is safe: this one ended without an effect';
+COMMENT ON COLUMN op_receipt.retry_after_s IS 'seconds after which it is worth asking again; NULL: it has ended, or a person must act';
+COMMENT ON COLUMN op_receipt.reason IS 'why it is in this state, one word; NULL: nothing to add';
+COMMENT ON COLUMN op_receipt.message IS 'the same for people, in a sentence';
 
 CREATE FUNCTION op_submit(op_id text, action text, args jsonb DEFAULT '{}',
                           run_id text DEFAULT NULL, step text DEFAULT NULL, tool_call_id text DEFAULT NULL,

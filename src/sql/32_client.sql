@@ -20,6 +20,22 @@ CREATE TYPE op_ticket AS
 );
 COMMENT ON TYPE op_ticket IS
 	'What op_claim() answers. decision: send (commit, send exactly this under this key before lease_until, report), lookup (the provider is being asked), wait (somebody has it, or it is too early), done, review. The request is there only with send; it holds no secret. args and marker are for an SDK, method, url, headers and body are the frozen request.';
+COMMENT ON COLUMN op_ticket.op_id IS 'the operation';
+COMMENT ON COLUMN op_ticket.decision IS 'send, lookup, wait, done or review';
+COMMENT ON COLUMN op_ticket.attempt IS 'for op_report(); NULL unless decision is send';
+COMMENT ON COLUMN op_ticket.key IS 'the idempotency key to send under';
+COMMENT ON COLUMN op_ticket.marker IS 'the name to put on the provider''s object';
+COMMENT ON COLUMN op_ticket.args IS 'the arguments, for an SDK';
+COMMENT ON COLUMN op_ticket.method IS 'the HTTP method';
+COMMENT ON COLUMN op_ticket.url IS 'address, path and query';
+COMMENT ON COLUMN op_ticket.headers IS '"Name: value" lines, without the secret';
+COMMENT ON COLUMN op_ticket.body IS 'bytes; NULL: none';
+COMMENT ON COLUMN op_ticket.lease_until IS 'nothing may be sent from then on';
+COMMENT ON COLUMN op_ticket.state IS 'of op_operation';
+COMMENT ON COLUMN op_ticket.external_id IS 'the provider''s name for the result; NULL: not known';
+COMMENT ON COLUMN op_ticket.retry_after_s IS 'seconds after which it is worth asking again; NULL: now, or never';
+COMMENT ON COLUMN op_ticket.reason IS 'why it is in this state, one word';
+COMMENT ON COLUMN op_ticket.message IS 'the same for people, in a sentence';
 
 CREATE FUNCTION op_claim(op_id text, lease interval DEFAULT '30 s') RETURNS op_ticket
 	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp

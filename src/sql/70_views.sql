@@ -18,10 +18,25 @@ SELECT o.op_id, o.state, CASE o.state WHEN 'held' THEN 'approval' ELSE 'decision
 
 COMMENT ON VIEW op_review IS
 	'What waits for a person, with all that is known: operations in review (op_resolve) and those held for an approval (op_approve, op_reject).';
+COMMENT ON COLUMN op_review.op_id IS 'the operation';
+COMMENT ON COLUMN op_review.state IS 'review, or held';
 COMMENT ON COLUMN op_review.waits_for IS 'decision: the machine cannot tell what happened; approval: nothing was sent yet';
+COMMENT ON COLUMN op_review.action IS 'the kind of operation';
+COMMENT ON COLUMN op_review.provider IS 'whom it is sent to';
+COMMENT ON COLUMN op_review.args IS 'the arguments; what the spec''s "redact" names is ***';
+COMMENT ON COLUMN op_review.generation IS '1, and one more for each op_reissue()';
+COMMENT ON COLUMN op_review.submitted_by IS 'the role that submitted it first';
+COMMENT ON COLUMN op_review.created_at IS 'when it was submitted first';
+COMMENT ON COLUMN op_review.first_sent_at IS 'the first claim of this generation''s key; NULL: nothing was sent';
+COMMENT ON COLUMN op_review.last_sent_at IS 'the last claim; NULL: nothing was sent';
+COMMENT ON COLUMN op_review.reason IS 'why it waits, one word; doc/reasons.md explains each';
+COMMENT ON COLUMN op_review.contradiction IS 'evidence contradicts itself; only a person closes it';
+COMMENT ON COLUMN op_review.external_id IS 'the object at the provider; NULL: none is known';
+COMMENT ON COLUMN op_review.failed_ids IS 'objects of this operation that are known to have failed';
 COMMENT ON COLUMN op_review.evidence IS 'what each exchange showed, oldest first; op_evidence() has all of it';
 COMMENT ON COLUMN op_review.key_forgotten_at IS 'the provider forgets the key then; NULL: nothing was sent, or it never remembers one';
 COMMENT ON COLUMN op_review.quiet_at IS 'from then on nothing that was sent can still arise, and op_resolve() takes failed; NULL: nothing was sent';
 COMMENT ON COLUMN op_review.next_lookup_at IS 'the machine asks the provider again then; NULL: it does not';
+COMMENT ON COLUMN op_review.suggestion IS 'what to do, and the statement for it';
 COMMENT ON COLUMN op_review.console IS 'the provider''s page about it, from the spec''s "console"';
 COMMENT ON COLUMN op_review.digest IS 'of the request, for op_approve()';

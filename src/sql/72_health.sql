@@ -9,6 +9,10 @@ CREATE TYPE _op_check AS
 	hint       text
 );
 COMMENT ON TYPE _op_check IS 'One row of op_health(). status: ok, warning, critical.';
+COMMENT ON COLUMN _op_check.check_name IS 'what was looked at';
+COMMENT ON COLUMN _op_check.status IS 'ok, warning or critical';
+COMMENT ON COLUMN _op_check.detail IS 'what was found';
+COMMENT ON COLUMN _op_check.hint IS 'what to do; NULL: nothing';
 
 CREATE FUNCTION _op_health_worker() RETURNS SETOF _op_check
 	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$

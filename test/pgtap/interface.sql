@@ -135,6 +135,8 @@ SELECT is_empty($$SELECT relname FROM our_relations WHERE relkind <> 'c' AND has
 SELECT is_empty($$SELECT relname FROM our_relations WHERE relkind <> 'c' AND relname NOT IN ('op_provider', 'op_action')
 	AND has_table_privilege('op_contract_admin', oid, 'INSERT, UPDATE, DELETE, TRUNCATE')$$, 'admin changes configuration alone');
 SELECT is_empty($$SELECT relname FROM our_relations WHERE obj_description(oid, 'pg_class') IS NULL AND relkind <> 'c'$$, 'every table and view says what it is');
+SELECT is_empty($$SELECT r.relname, a.attname FROM our_relations AS r JOIN pg_attribute AS a ON a.attrelid = r.oid
+	WHERE a.attnum > 0 AND NOT a.attisdropped AND col_description(r.oid, a.attnum) IS NULL$$, 'every column says what it is');
 SELECT is_empty($$SELECT conrelid::regclass FROM pg_constraint WHERE contype = 'f' AND connamespace = 'op_contract'::regnamespace$$, 'no foreign keys: a dump loads in any order');
 SELECT is((SELECT string_agg(c.relname, ' ' ORDER BY c.relname) FROM pg_extension AS e, unnest(e.extconfig) AS t (oid) JOIN pg_class AS c ON c.oid = t.oid WHERE e.extname = 'op_ledger'),
 	'op_action op_attempt op_control op_event op_event_id_seq op_operation op_provider op_request', 'what a dump keeps: all but the agenda');
