@@ -21,7 +21,7 @@ ISOLATION_OPTS = --inputdir=test --load-extension=op_ledger
 EXTRA_CLEAN = $(DATA_built)
 
 PG_CPPFLAGS = -Isrc
-PG_CFLAGS   = -std=gnu11 -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
+PG_CFLAGS   = -std=gnu11 -fvisibility=hidden -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
 SHLIB_LINK  = $(shell curl-config --libs)
 
 PG_CONFIG  ?= pg_config

@@ -15,6 +15,27 @@
 #endif
 #include "utils/wait_event.h" /* PG_WAIT_EXTENSION */
 
+/* The library hides its symbols (-fvisibility=hidden). PostgreSQL 16 exports by
+ * itself what must be found by name: _PG_init(), the magic block, the entry points of
+ * background workers, and each SQL function with its pg_finfo_. Here 15 does the same.
+ * A file that has SQL functions and does not include this one is found out by
+ * CREATE EXTENSION: "could not find function". */
+#include "fmgr.h"
+#if PG_VERSION_NUM < 160000
+#undef PGDLLEXPORT
+#define PGDLLEXPORT __attribute__((visibility("default")))
+#undef PG_FUNCTION_INFO_V1
+#define PG_FUNCTION_INFO_V1(funcname)                                     \
+	extern PGDLLEXPORT Datum                  funcname(PG_FUNCTION_ARGS); \
+	extern PGDLLEXPORT const Pg_finfo_record *pg_finfo_##funcname(void);  \
+	const Pg_finfo_record                    *pg_finfo_##funcname(void)   \
+	{                                                                     \
+		static const Pg_finfo_record my_finfo = {1};                      \
+		return &my_finfo;                                                 \
+	}                                                                     \
+	extern int no_such_variable
+#endif
+
 /* For test/transport, which has no server: PostgreSQL 16 dropped an argument. */
 #if PG_VERSION_NUM >= 160000
 #define OPL_ASSERTION const char *condition, const char *file, int line

@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "base/compat.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "access/xlog.h"

@@ -3,6 +3,7 @@
  */
 #include "postgres.h"
 
+#include "base/compat.h"
 #include "base/canon.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"

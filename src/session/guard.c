@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "base/compat.h"
 #include "commands/trigger.h"
 #include "rules/decide.h"
 #include "base/errors.h"

@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "base/compat.h"
 #include "base/canon.h"
 #include "catalog/pg_type.h"
 #include "base/errors.h"

@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "base/compat.h"
 #include "store/actions.h"
 #include "base/errors.h"
 #include "store/finding.h"

@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "base/compat.h"
 #include "access/xlog.h"
 #include "store/actions.h"
 #include "base/errors.h"

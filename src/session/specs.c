@@ -6,6 +6,7 @@
  */
 #include "postgres.h"
 
+#include "base/compat.h"
 #include "base/canon.h"
 #include "spec/classify.h"
 #include "rules/decide.h"

@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "base/compat.h"
 #include "access/xact.h"
 #include "store/actions.h"
 #include "base/errors.h"

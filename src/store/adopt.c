@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "base/compat.h"
 #include "store/adopt.h"
 
 #include "access/xact.h"

@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "base/compat.h"
 #include "store/config.h"
 
 #include "access/xact.h"

@@ -6,6 +6,8 @@
 
 #include "postgres.h"
 
+#include "base/compat.h"
+
 /* _PG_init: ask the postmaster for the launcher. */
 extern void launcher_register(void);
 

@@ -6,6 +6,8 @@
 
 #include "postgres.h"
 
+#include "base/compat.h"
+
 extern PGDLLEXPORT void op_ledger_worker_main(Datum slot);
 
 #endif
