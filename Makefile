@@ -1,6 +1,7 @@
 # op_ledger: operations that happen once.
 #   make && sudo make install        build for the pg_config on the PATH
-#   make installcheck                needs a running server that has it preloaded
+#   make installcheck                needs a running server that has it preloaded,
+#                                    and make -C test/windows install before
 #   script/test                      does everything on its own server
 
 EXTENSION   = op_ledger
@@ -15,7 +16,7 @@ DATA_built  = $(EXTENSION)--$(EXTVERSION).sql
 DATA        = $(wildcard upgrades/*.sql)
 
 REGRESS     = $(shell cat sql/order)
-REGRESS_OPTS = --inputdir=. --load-extension=op_ledger
+REGRESS_OPTS = --inputdir=. --load-extension=op_ledger --load-extension=op_ledger_test
 ISOLATION   = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))
 ISOLATION_OPTS = --inputdir=test --load-extension=op_ledger
 EXTRA_CLEAN = $(DATA_built)

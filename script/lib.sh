@@ -54,11 +54,14 @@ clean_up() {
     exit $status
 }
 
-# Built by the ordinary user, installed where that PostgreSQL looks.
-build_and_install() {
-    as_worker make -s -C "$WORK/tree" -j"$(nproc)" PG_CONFIG="$PG_CONFIG" "$@" >"$WORK/build.log" 2>&1 ||
+# An extension in a folder of the tree: built by the ordinary user, installed where
+# that PostgreSQL looks.
+build_and_install() { # folder, arguments of make
+    local folder=$WORK/tree/$1
+    shift
+    as_worker make -s -C "$folder" -j"$(nproc)" PG_CONFIG="$PG_CONFIG" "$@" >"$WORK/build.log" 2>&1 ||
         { cat "$WORK/build.log"; die "the build failed"; }
-    as_root make -s -C "$WORK/tree" PG_CONFIG="$PG_CONFIG" install >>"$WORK/build.log" 2>&1 ||
+    as_root make -s -C "$folder" PG_CONFIG="$PG_CONFIG" install >>"$WORK/build.log" 2>&1 ||
         { cat "$WORK/build.log"; die "the installation failed"; }
 }
 

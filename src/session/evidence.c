@@ -15,6 +15,7 @@
 
 PG_FUNCTION_INFO_V1(_op_redact);
 PG_FUNCTION_INFO_V1(_op_shown);
+PG_FUNCTION_INFO_V1(_op_lossy_text);
 
 /* An array of texts; specs are checked, so that what is no path is a fault. */
 static List *
@@ -136,4 +137,14 @@ _op_shown(PG_FUNCTION_ARGS)
 	appendStringInfo(&out, "{\"bytes\": %zu, \"sha256\": \"%s\", \"%s\": %s}", len,
 					 canon_hex(digest, CANON_DIGEST_LEN), shown.as, shown.json);
 	PG_RETURN_DATUM(DirectFunctionCall1(jsonb_in, CStringGetDatum(out.data)));
+}
+
+/* _op_lossy_text(bytes bytea) RETURNS text */
+Datum
+_op_lossy_text(PG_FUNCTION_ARGS)
+{
+	bytea *bytes = PG_GETARG_BYTEA_PP(0);
+
+	PG_RETURN_TEXT_P(
+		cstring_to_text(canon_lossy_text(VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes))));
 }

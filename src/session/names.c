@@ -1,5 +1,5 @@
 /*
- * names.c - op ids computed from what is done; the forms below them for SQL.
+ * names.c - op ids computed from what is done, and canonical JSON.
  *
  * Invariants:
  *
@@ -20,7 +20,6 @@
 #include "base/errors.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
-#include "spec/template.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -28,13 +27,6 @@
 PG_FUNCTION_INFO_V1(op_key);
 PG_FUNCTION_INFO_V1(op_run_key);
 PG_FUNCTION_INFO_V1(op_canonical_json);
-PG_FUNCTION_INFO_V1(_op_read_json);
-PG_FUNCTION_INFO_V1(_op_lossy_text);
-PG_FUNCTION_INFO_V1(_op_id_fault);
-PG_FUNCTION_INFO_V1(_op_marker);
-PG_FUNCTION_INFO_V1(_op_marker_generation);
-PG_FUNCTION_INFO_V1(_op_idempotency_key);
-PG_FUNCTION_INFO_V1(_op_template);
 
 static char *
 text_arg(FunctionCallInfo fcinfo, int n)
@@ -188,181 +180,5 @@ op_canonical_json(PG_FUNCTION_ARGS)
 
 	initStringInfo(&out);
 	canon_json(&out, PG_GETARG_JSONB_P(0));
-	PG_RETURN_TEXT_P(cstring_to_text_with_len(out.data, out.len));
-}
-
-/* ------------------------------------------- windows for tests and authors */
-
-/* _op_read_json(body bytea) RETURNS jsonb, NULL: no JSON that can be read */
-Datum
-_op_read_json(PG_FUNCTION_ARGS)
-{
-	bytea *body = PG_GETARG_BYTEA_PP(0);
-	Jsonb *json = canon_read_json(VARDATA_ANY(body), VARSIZE_ANY_EXHDR(body));
-
-	if (json == NULL)
-		PG_RETURN_NULL();
-	PG_RETURN_JSONB_P(json);
-}
-
-/* _op_lossy_text(bytes bytea) RETURNS text */
-Datum
-_op_lossy_text(PG_FUNCTION_ARGS)
-{
-	bytea *bytes = PG_GETARG_BYTEA_PP(0);
-
-	PG_RETURN_TEXT_P(
-		cstring_to_text(canon_lossy_text(VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes))));
-}
-
-/* _op_id_fault(op_id text) RETURNS text, NULL: it is one */
-Datum
-_op_id_fault(PG_FUNCTION_ARGS)
-{
-	const char *fault = canon_op_id_fault(text_arg(fcinfo, 0));
-
-	if (fault == NULL)
-		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(fault));
-}
-
-/* The namespace, which a provider need not have. */
-static char *
-namespace_arg(FunctionCallInfo fcinfo, int n)
-{
-	return PG_ARGISNULL(n) ? NULL : text_arg(fcinfo, n);
-}
-
-static bool
-any_null(FunctionCallInfo fcinfo, int first, int last)
-{
-	for (int n = first; n <= last; n++)
-		if (PG_ARGISNULL(n))
-			return true;
-	return false;
-}
-
-/* _op_marker(namespace text, op_id text, generation int) RETURNS text */
-Datum
-_op_marker(PG_FUNCTION_ARGS)
-{
-	if (any_null(fcinfo, 1, 2))
-		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(
-		canon_marker(namespace_arg(fcinfo, 0), text_arg(fcinfo, 1), PG_GETARG_INT32(2))));
-}
-
-/* _op_marker_generation(marker text, namespace text, op_id text) RETURNS int */
-Datum
-_op_marker_generation(PG_FUNCTION_ARGS)
-{
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(2))
-		PG_RETURN_NULL();
-	PG_RETURN_INT32(canon_marker_generation(text_arg(fcinfo, 0), namespace_arg(fcinfo, 1),
-											text_arg(fcinfo, 2)));
-}
-
-static KeyFormat
-key_format(const char *name)
-{
-	static const char *const names[] = {[KEY_RAW] = "raw",
-										[KEY_QUOTED] = "quoted",
-										[KEY_UUID] = "uuid",
-										[KEY_SHA256] = "sha256"};
-
-	for (int i = 0; i < lengthof(names); i++)
-		if (strcmp(names[i], name) == 0)
-			return (KeyFormat) i;
-	ereport(ERROR, (errcode(OPL_ERR_SPEC), errmsg("unknown key format \"%s\"", name),
-					errhint("Key formats are raw, quoted, uuid and sha256.")));
-	return KEY_RAW; /* keep the compiler quiet */
-}
-
-/* _op_idempotency_key(format text, max int, namespace text, op_id text,
- * generation int) RETURNS text */
-Datum
-_op_idempotency_key(PG_FUNCTION_ARGS)
-{
-	if (any_null(fcinfo, 0, 1) || any_null(fcinfo, 3, 4))
-		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(
-		canon_key(key_format(text_arg(fcinfo, 0)), PG_GETARG_INT32(1),
-				  namespace_arg(fcinfo, 2), text_arg(fcinfo, 3), PG_GETARG_INT32(4))));
-}
-
-/* A member of `names` as a C string, NULL when it is not there. */
-static char *
-member(Jsonb *names, const char *name)
-{
-	JsonbValue value;
-
-	if (!JB_ROOT_IS_OBJECT(names) ||
-		!getKeyJsonValueFromContainer(&names->root, name, (int) strlen(name), &value) ||
-		value.type != jbvString)
-		return NULL;
-	return pnstrdup(value.val.string.val, value.val.string.len);
-}
-
-/* A jsonb as the template functions take their values. */
-static JsonbValue
-whole(Jsonb *json)
-{
-	JsonbValue value;
-
-	value.type = jbvBinary;
-	value.val.binary.data = &json->root;
-	value.val.binary.len = VARSIZE(json) - VARHDRSZ;
-	return value;
-}
-
-static void
-render(StringInfo out, const char *kind, const JsonbValue *template, const Scope *scope)
-{
-	static const char *const escapes[] = {
-		[ESCAPE_NONE] = "text", [ESCAPE_PATH] = "path", [ESCAPE_QUERY] = "query"};
-
-	if (strcmp(kind, "json") == 0)
-		template_json(out, template, scope);
-	else if (strcmp(kind, "form") == 0)
-		template_form(out, template, scope);
-	else if (strcmp(kind, "names") == 0)
-	{
-		ListCell *cell;
-
-		foreach (cell, template_names(template))
-			appendStringInfo(out, "%s%s", out->len ? "," : "", (char *) lfirst(cell));
-	}
-	else
-	{
-		JsonbValue string;
-
-		if (!JsonbExtractScalar(template->val.binary.data, &string) ||
-			string.type != jbvString)
-			elog(ERROR, "a template of kind \"%s\" is a string", kind);
-		for (int i = 0; i < lengthof(escapes); i++)
-			if (strcmp(kind, escapes[i]) == 0)
-				appendStringInfoString(out, template_text(pnstrdup(string.val.string.val,
-																   string.val.string.len),
-														  scope, (Escape) i));
-	}
-}
-
-/* _op_template(kind text, template jsonb, args jsonb, names jsonb) RETURNS text;
- * kind is text, path, query, form, json, or names: those it uses. */
-Datum
-_op_template(PG_FUNCTION_ARGS)
-{
-	Jsonb *names = PG_GETARG_JSONB_P(3);
-	JsonbValue template = whole(PG_GETARG_JSONB_P(1));
-	StringInfoData out;
-	Scope          scope = {0};
-
-	scope.args = PG_GETARG_JSONB_P(2);
-	scope.op_id = member(names, "op_id");
-	scope.marker = member(names, "marker");
-	scope.external_id = member(names, "external_id");
-	scope.key = member(names, "key");
-	initStringInfo(&out);
-	render(&out, text_arg(fcinfo, 0), &template, &scope);
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(out.data, out.len));
 }

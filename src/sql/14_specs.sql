@@ -1,5 +1,5 @@
--- Specs, verdicts and decisions as pure functions: for tests, and for people who
--- write profiles.
+-- What an answer proves and what follows from it, as pure functions: for people who
+-- write profiles, and for tests.
 
 CREATE FUNCTION _op_classify(
 	spec jsonb,
@@ -30,19 +30,13 @@ AS 'MODULE_PATHNAME', '_op_decide';
 COMMENT ON FUNCTION _op_decide(jsonb, jsonb, jsonb, timestamptz) IS
 'What follows from a verdict. operation: {state, tainted, sealed, contradiction, adopted, generation, tries, attempts, trying_since, first_sent_at, last_sent_at, external_id, not_after}; promises: {ttl, stores, guards, margin, timeout, flight, lag, recipe, attempts, patience, give_up, initial, base, max, jitter}, durations as text; finding: {verdict, kind: send|lookup|door|late, keyed, started_at, retry_at, object: none|same|other, object_failed, same_generation, dice}';
 
+-- For op_provider_add() and op_action_add().
 CREATE FUNCTION _op_merge(under jsonb, over jsonb)
 RETURNS jsonb
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', '_op_merge';
 COMMENT ON FUNCTION _op_merge(jsonb, jsonb) IS
 'One spec over another: objects key by key, arrays and scalars replaced; a null takes an inherited field away';
-
-CREATE FUNCTION _op_promises(spec jsonb)
-RETURNS jsonb
-LANGUAGE C STABLE STRICT PARALLEL SAFE
-AS 'MODULE_PATHNAME', '_op_promises';
-COMMENT ON FUNCTION _op_promises(jsonb) IS
-'The promises of a spec, defaults filled in, as _op_decide() takes them';
 
 CREATE FUNCTION _op_check_spec(name text, merged jsonb)
 RETURNS void
@@ -57,25 +51,3 @@ LANGUAGE C STABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', '_op_check_part';
 COMMENT ON FUNCTION _op_check_part(text, jsonb, bool) IS
 'Checks one part of a spec before it is merged: names and types of its fields, and whether they may stand at this level. what: for messages, like: spec of provider "stripe"';
-
-CREATE FUNCTION _op_freeze(
-	spec jsonb,
-	op_id text,
-	generation int,
-	args jsonb,
-	traceparent text,
-	OUT key text,
-	OUT method text,
-	OUT url text,
-	OUT headers text[],
-	OUT body bytea)
-LANGUAGE C STABLE PARALLEL SAFE
-AS 'MODULE_PATHNAME', '_op_freeze';
-COMMENT ON FUNCTION _op_freeze(jsonb, text, int, jsonb, text) IS
-'The request of an operation as it would be frozen, without its secret: what goes out for these arguments';
-
-CREATE FUNCTION _op_webhook_check(webhook jsonb, secret text, headers jsonb, body bytea, now timestamptz) RETURNS text
-	LANGUAGE C STABLE STRICT PARALLEL SAFE
-	AS 'MODULE_PATHNAME', '_op_webhook_check';
-COMMENT ON FUNCTION _op_webhook_check(jsonb, text, jsonb, bytea, timestamptz) IS
-'Is a delivery genuine? webhook: as in the spec of a provider. Answers good, bad, stale or no_key.';

@@ -61,6 +61,10 @@ CREATE FUNCTION _op_shown(body bytea, form boolean, paths jsonb) RETURNS jsonb
 COMMENT ON FUNCTION _op_shown(bytea, boolean, jsonb) IS
 	'A body for people: its length, its sha256, and itself as text, json (where something is redacted) or base64; withheld, if there is something to redact and it cannot be taken apart. form: it is a=1&b[c]=2.';
 
+CREATE FUNCTION _op_lossy_text(bytes bytea) RETURNS text
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION _op_lossy_text(bytea) IS 'Bytes as text for people: U+FFFD for what is no UTF-8.';
+
 CREATE FUNCTION _op_review_facts(op_id text, OUT key_forgotten_at timestamptz, OUT quiet_at timestamptz,
                                  OUT suggestion text, OUT console text)
 	LANGUAGE c STABLE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp

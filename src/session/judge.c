@@ -1,36 +1,29 @@
 /*
- * specs.c - specs, verdicts and decisions shown to SQL, for tests and for people
- * who write profiles.
+ * judge.c - what an answer proves and what follows from it, for people who write
+ * profiles.
  *
- * Thin wrappers: jsonb in, the very functions that the worker uses, a row out.
+ * _op_classify() and _op_decide() call the very functions that the worker calls;
+ * all that is done here is to read their arguments from jsonb and to return a row.
+ * Nothing is read from the ledger, and nothing is written.
  */
 #include "postgres.h"
 
 #include "base/compat.h"
-#include "base/canon.h"
-#include "spec/classify.h"
-#include "rules/decide.h"
 #include "base/errors.h"
-#include "spec/fields.h"
 #include "fmgr.h"
-#include "spec/freeze.h"
 #include "funcapi.h"
-#include "spec/profile.h"
+#include "rules/decide.h"
+#include "session/judge.h"
+#include "spec/classify.h"
+#include "spec/fields.h"
 #include "spec/spec.h"
 #include "base/tree.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(_op_classify);
 PG_FUNCTION_INFO_V1(_op_decide);
-PG_FUNCTION_INFO_V1(_op_merge);
-PG_FUNCTION_INFO_V1(_op_promises);
-PG_FUNCTION_INFO_V1(_op_check_spec);
-PG_FUNCTION_INFO_V1(_op_check_part);
-PG_FUNCTION_INFO_V1(_op_freeze);
-PG_FUNCTION_INFO_V1(_op_webhook_check);
 
 /* ------------------------------------------------------------ rows out */
 
@@ -112,7 +105,7 @@ static const Field operation_fields[] = {
 	{"external_id",     read_text,     0,              FIELD_NOWHERE,            0, 0, NULL},
 	{NULL, NULL, 0, 0, 0, 0, NULL}};
 
-static const Field promise_fields[] = {
+const Field judge_promises[] = {
 	{"ttl",             read_duration, 0,              PROMISE(ttl),             0, 0, NULL},
 	{"stores",          read_choice,   0,              PROMISE(stores),          0, 0, stores},
 	{"guards",          read_boolean,  0,              PROMISE(guards),          0, 0, NULL},
@@ -172,7 +165,7 @@ read_promises(Jsonb *json)
 	OplPromises promises = spec_read("spec", empty, SPEC_MERGED, false)->promises;
 
 	promises.jitter = 0;
-	read_argument("promises", promise_fields, json, &promises);
+	read_argument("promises", judge_promises, json, &promises);
 	return promises;
 }
 
@@ -211,80 +204,6 @@ _op_decide(PG_FUNCTION_ARGS)
 	values[4] = BoolGetDatum(d.after.contradiction);
 	values[5] = text_or_null(d.reason, &nulls[5]);
 	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
-}
-
-/* -------------------------------------------------------------- promises */
-
-/* Text that read_duration() takes back. */
-static char *
-duration(int64 microseconds)
-{
-	if (microseconds % USECS_PER_SEC == 0)
-		return psprintf(INT64_FORMAT " s", microseconds / USECS_PER_SEC);
-	return psprintf(INT64_FORMAT " us", microseconds);
-}
-
-static void
-push_text(JsonbParseState **state, enum jbvType type, const char *text)
-{
-	JsonbValue value = {.type = type};
-
-	value.val.string.val = pstrdup(text);
-	value.val.string.len = strlen(text);
-	pushJsonbValue(state, WJB_VALUE, &value);
-}
-
-static void
-push_number(JsonbParseState **state, double number)
-{
-	JsonbValue value = {.type = jbvNumeric};
-
-	value.val.numeric =
-		DatumGetNumeric(DirectFunctionCall1(float8_numeric, Float8GetDatum(number)));
-	pushJsonbValue(state, WJB_VALUE, &value);
-}
-
-static void
-push_boolean(JsonbParseState **state, bool truth)
-{
-	JsonbValue value = {.type = jbvBool, .val.boolean = truth};
-
-	pushJsonbValue(state, WJB_VALUE, &value);
-}
-
-/* One promise as its row of the table reads it. */
-static void
-push_promise(JsonbParseState **state, const Field *field, const OplPromises *promises)
-{
-	const char *at = (const char *) promises + field->offset;
-	JsonbValue  key = {.type = jbvString};
-
-	key.val.string.val = pstrdup(field->path);
-	key.val.string.len = strlen(field->path);
-	pushJsonbValue(state, WJB_KEY, &key);
-	if (field->read == read_duration)
-		push_text(state, jbvString, duration(*(const int64 *) at));
-	else if (field->read == read_choice)
-		push_text(state, jbvString, stores[*(const int *) at]);
-	else if (field->read == read_integer)
-		push_number(state, *(const int *) at);
-	else if (field->read == read_number)
-		push_number(state, *(const double *) at);
-	else
-		push_boolean(state, *(const bool *) at);
-}
-
-/* (spec) -> its promises, as _op_decide() takes them */
-Datum
-_op_promises(PG_FUNCTION_ARGS)
-{
-	Spec            *spec = spec_read("spec", PG_GETARG_JSONB_P(0), SPEC_MERGED, false);
-	JsonbParseState *state = NULL;
-
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	for (const Field *f = promise_fields; f->path != NULL; f++)
-		push_promise(&state, f, &spec->promises);
-	PG_RETURN_JSONB_P(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
 }
 
 /* -------------------------------------------------------------- classify */
@@ -423,116 +342,4 @@ _op_classify(PG_FUNCTION_ARGS)
 	values[3] = moment_or_null(j.retry_at, &nulls[3]);
 	values[4] = BoolGetDatum(j.keyed);
 	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
-}
-
-/* ----------------------------------------------------------------- specs */
-
-/* (under, over) -> merged */
-Datum
-_op_merge(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_JSONB_P(profile_merge(PG_GETARG_JSONB_P(0), PG_GETARG_JSONB_P(1)));
-}
-
-/* (name, merged): raises what is wrong, says what it costs */
-Datum
-_op_check_spec(PG_FUNCTION_ARGS)
-{
-	char     *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	Spec     *spec = profile_parse(name, PG_GETARG_JSONB_P(1));
-	ListCell *cell;
-
-	foreach (cell, profile_notices(spec))
-		ereport(NOTICE, errmsg("action \"%s\": %s", name, (char *) lfirst(cell)));
-	PG_RETURN_VOID();
-}
-
-/* (what, part, provider_level): raises what is wrong */
-Datum
-_op_check_part(PG_FUNCTION_ARGS)
-{
-	profile_check_part(text_to_cstring(PG_GETARG_TEXT_PP(0)), PG_GETARG_JSONB_P(1),
-					   PG_GETARG_BOOL(2));
-	PG_RETURN_VOID();
-}
-
-static Datum
-text_array(char **texts, int n)
-{
-	Datum *datums = palloc(sizeof(Datum) * Max(n, 1));
-
-	for (int i = 0; i < n; i++)
-		datums[i] = CStringGetTextDatum(texts[i]);
-	return PointerGetDatum(construct_array(datums, n, TEXTOID, -1, false, TYPALIGN_INT));
-}
-
-static Datum
-bytes_or_null(const char *bytes, size_t len, bool *isnull)
-{
-	bytea *copy;
-
-	*isnull = bytes == NULL;
-	if (bytes == NULL)
-		return (Datum) 0;
-	copy = palloc(VARHDRSZ + len);
-	SET_VARSIZE(copy, VARHDRSZ + len);
-	memcpy(VARDATA(copy), bytes, len);
-	return PointerGetDatum(copy);
-}
-
-/* (spec, op_id, generation, args, traceparent) -> (key, method, url, headers, body) */
-Datum
-_op_freeze(PG_FUNCTION_ARGS)
-{
-	Spec       *spec;
-	char       *op_id;
-	Jsonb      *args;
-	const char *fault;
-	char  *traceparent = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
-	Frozen frozen;
-	Datum  values[5];
-	bool   nulls[5] = {false};
-
-	for (int i = 0; i < 4; i++)
-	{
-		if (PG_ARGISNULL(i))
-			PG_RETURN_NULL();
-	}
-	spec = profile_parse("test", PG_GETARG_JSONB_P(0));
-	op_id = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	args = PG_GETARG_JSONB_P(3);
-	fault = canon_op_id_fault(op_id);
-	if (fault != NULL)
-		ereport(ERROR, errcode(OPL_ERR_OP_ID), errmsg("the op id %s", fault));
-	profile_check_args(spec, "test", args);
-	profile_freeze(spec, op_id, PG_GETARG_INT32(2), args, traceparent, &frozen);
-	values[0] = text_or_null(frozen.key, &nulls[0]);
-	values[1] = CStringGetTextDatum(frozen.method);
-	values[2] = CStringGetTextDatum(frozen.url);
-	values[3] = text_array(frozen.headers, frozen.nheaders);
-	values[4] = bytes_or_null(frozen.body, frozen.body_len, &nulls[4]);
-	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
-}
-
-/* (webhook, secret, headers, body, now) -> good, bad, stale, no_key */
-Datum
-_op_webhook_check(PG_FUNCTION_ARGS)
-{
-	static const char *const words[] = {[SIGNATURE_GOOD] = "good",
-										[SIGNATURE_BAD] = "bad",
-										[SIGNATURE_STALE] = "stale",
-										[SIGNATURE_NO_KEY] = "no_key"};
-	Jsonb                   *webhook = PG_GETARG_JSONB_P(0);
-	char  *spec = psprintf("{\"webhook\": %s}", JsonbToCString(NULL, &webhook->root, 0));
-	Datum  json = DirectFunctionCall1(jsonb_in, CStringGetDatum(spec));
-	Spec  *read = spec_read("webhook", DatumGetJsonbP(json), SPEC_PROVIDER, false);
-	bytea *body = PG_GETARG_BYTEA_PP(3);
-	const char *fault = signature_fault(&read->webhook.signature);
-
-	if (fault != NULL)
-		ereport(ERROR, errcode(OPL_ERR_SPEC), errmsg("field webhook.%s", fault));
-	PG_RETURN_TEXT_P(cstring_to_text(words[signature_check(
-		&read->webhook.signature, text_to_cstring(PG_GETARG_TEXT_PP(1)),
-		PG_GETARG_JSONB_P(2), VARDATA_ANY(body), VARSIZE_ANY_EXHDR(body),
-		PG_GETARG_TIMESTAMPTZ(4))]));
 }

@@ -1,0 +1,47 @@
+/*
+ * configure.c - specs merged and checked, for op_provider_add() and
+ * op_action_add().
+ *
+ * The SQL functions decide what is merged with what and write the rows; what a
+ * spec may say is decided in spec/profile.c, which is called here.
+ */
+#include "postgres.h"
+
+#include "base/compat.h"
+#include "fmgr.h"
+#include "spec/profile.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+
+PG_FUNCTION_INFO_V1(_op_merge);
+PG_FUNCTION_INFO_V1(_op_check_spec);
+PG_FUNCTION_INFO_V1(_op_check_part);
+
+/* (under, over) -> merged */
+Datum
+_op_merge(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_JSONB_P(profile_merge(PG_GETARG_JSONB_P(0), PG_GETARG_JSONB_P(1)));
+}
+
+/* (name, merged): raises what is wrong, says what it costs */
+Datum
+_op_check_spec(PG_FUNCTION_ARGS)
+{
+	char     *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	Spec     *spec = profile_parse(name, PG_GETARG_JSONB_P(1));
+	ListCell *cell;
+
+	foreach (cell, profile_notices(spec))
+		ereport(NOTICE, errmsg("action \"%s\": %s", name, (char *) lfirst(cell)));
+	PG_RETURN_VOID();
+}
+
+/* (what, part, provider_level): raises what is wrong */
+Datum
+_op_check_part(PG_FUNCTION_ARGS)
+{
+	profile_check_part(text_to_cstring(PG_GETARG_TEXT_PP(0)), PG_GETARG_JSONB_P(1),
+					   PG_GETARG_BOOL(2));
+	PG_RETURN_VOID();
+}
