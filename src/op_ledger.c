@@ -1,5 +1,5 @@
 /*
- * module.c - what happens when the library is loaded.
+ * op_ledger.c - what happens when the library is loaded.
  */
 #include "postgres.h"
 

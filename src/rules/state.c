@@ -5,7 +5,7 @@
  *	                  ^   proof        |
  *	                  +--of no effect--+--> unknown | accepted | review
  *
- * The guard trigger (api.c) refuses every UPDATE that is not an arrow here, and
+ * The guard trigger (session/guard.c) refuses every UPDATE that is not an arrow here, and
  * op_transitions() lists the table. Plain C; see state.h.
  */
 #include "rules/state.h"

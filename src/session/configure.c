@@ -1,13 +1,15 @@
 /*
- * configure.c - specs merged and checked, for op_provider_add() and
- * op_action_add().
+ * configure.c - what CREATE EXTENSION, op_provider_add(), op_action_add() and
+ * op_provider_resume() need besides SQL.
  *
  * The SQL functions decide what is merged with what and write the rows; what a
- * spec may say is decided in spec/profile.c, which is called here.
+ * spec may say is decided in spec/profile.c, which is called here. And the
+ * processes are told at commit that there is something new for them.
  */
 #include "postgres.h"
 
 #include "base/compat.h"
+#include "base/wake.h"
 #include "fmgr.h"
 #include "spec/profile.h"
 #include "utils/builtins.h"
@@ -16,6 +18,8 @@
 PG_FUNCTION_INFO_V1(_op_merge);
 PG_FUNCTION_INFO_V1(_op_check_spec);
 PG_FUNCTION_INFO_V1(_op_check_part);
+PG_FUNCTION_INFO_V1(_op_created);
+PG_FUNCTION_INFO_V1(_op_wake);
 
 /* (under, over) -> merged */
 Datum
@@ -43,5 +47,21 @@ _op_check_part(PG_FUNCTION_ARGS)
 {
 	profile_check_part(text_to_cstring(PG_GETARG_TEXT_PP(0)), PG_GETARG_JSONB_P(1),
 					   PG_GETARG_BOOL(2));
+	PG_RETURN_VOID();
+}
+
+/* CREATE EXTENSION: the launcher looks at this database. */
+Datum
+_op_created(PG_FUNCTION_ARGS)
+{
+	wake_launcher_at_commit();
+	PG_RETURN_VOID();
+}
+
+/* The worker takes a turn. */
+Datum
+_op_wake(PG_FUNCTION_ARGS)
+{
+	wake_worker_at_commit();
 	PG_RETURN_VOID();
 }

@@ -1,6 +1,6 @@
 /*
  * guard.c - the trigger that every row of op_operation passes, the worker's and
- * those written by hand.
+ * those written by hand; and op_transitions(), which lists what it lets pass.
  *
  * What an operation is never changes, its state follows the arrows, and values
  * are in their ranges. The last would be the work of CHECK constraints; but the
@@ -13,11 +13,14 @@
 #include "rules/decide.h"
 #include "base/errors.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "rules/state.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
+#include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(_op_guard);
+PG_FUNCTION_INFO_V1(op_transitions);
 
 /* Columns that the guard looks at. */
 enum
@@ -201,4 +204,28 @@ _op_guard(PG_FUNCTION_ARGS)
 		check_arrow(&p, state_of(&p, p.before), state_of(&p, p.after));
 	check_values(&p);
 	return PointerGetDatum(update ? trigger->tg_newtuple : trigger->tg_trigtuple);
+}
+
+/* ------------------------------------------------------------- the arrows */
+
+/* The arrows of rules/state.c, one row each: what _op_guard() lets pass. */
+Datum
+op_transitions(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int from = 0; from < OPL_STATE_COUNT; from++)
+	{
+		for (int to = 0; to < OPL_STATE_COUNT; to++)
+		{
+			Datum values[] = {CStringGetTextDatum(opl_state_name(from)),
+							  CStringGetTextDatum(opl_state_name(to))};
+			bool  nulls[] = {false, false};
+
+			if (from != to && opl_state_may_become(from, to))
+				tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		}
+	}
+	return (Datum) 0;
 }

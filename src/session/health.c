@@ -1,75 +1,27 @@
 /*
- * api.c - thin wrappers that show the floors below to SQL.
+ * health.c - what op_health() asks that is in no table: who works for this database,
+ * and whether this copy of the ledger may send.
+ *
+ * _op_home() is also what CREATE EXTENSION writes into op_control.
  */
 #include "postgres.h"
 
 #include "base/compat.h"
 #include "access/htup_details.h"
-#include "access/xact.h"
 #include "access/xlog.h"
-#include "base/errors.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "store/home.h"
 #include "store/ledger.h"
 #include "miscadmin.h"
-#include "session/receipt.h"
-#include "rules/state.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 #include "base/wake.h"
 
-PG_FUNCTION_INFO_V1(op_status);
-PG_FUNCTION_INFO_V1(op_transitions);
 PG_FUNCTION_INFO_V1(_op_worker);
 PG_FUNCTION_INFO_V1(_op_home);
 PG_FUNCTION_INFO_V1(_op_home_fault);
-PG_FUNCTION_INFO_V1(_op_created);
-PG_FUNCTION_INFO_V1(_op_wake);
-
-Datum
-op_status(PG_FUNCTION_ARGS)
-{
-	char            *op_id = op_id_argument(fcinfo);
-	LedgerOperation *operation;
-	TimestampTz      due_at = OPL_NEVER;
-
-	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
-	operation = ledger_read(op_id, true);
-	if (!operation)
-		no_such_operation(op_id);
-	if (!opl_state_ended(operation->op.state))
-		due_at = ledger_due_at(op_id, true);
-	ledger_end();
-	PG_RETURN_DATUM(receipt_datum(fcinfo, operation, false, due_at, NULL));
-}
-
-/* ------------------------------------------------------------------- states */
-
-Datum
-op_transitions(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-
-	InitMaterializedSRF(fcinfo, 0);
-	for (int from = 0; from < OPL_STATE_COUNT; from++)
-	{
-		for (int to = 0; to < OPL_STATE_COUNT; to++)
-		{
-			Datum values[] = {CStringGetTextDatum(opl_state_name(from)),
-							  CStringGetTextDatum(opl_state_name(to))};
-			bool  nulls[] = {false, false};
-
-			if (from != to && opl_state_may_become(from, to))
-				tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-		}
-	}
-	return (Datum) 0;
-}
-
-/* ----------------------------------------------------------- worker and home */
 
 static const char *
 state_word(const SlotReport *report)
@@ -181,18 +133,4 @@ _op_home_fault(PG_FUNCTION_ARGS)
 	if (!fault)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(fault));
-}
-
-Datum
-_op_created(PG_FUNCTION_ARGS)
-{
-	wake_launcher_at_commit();
-	PG_RETURN_VOID();
-}
-
-Datum
-_op_wake(PG_FUNCTION_ARGS)
-{
-	wake_worker_at_commit();
-	PG_RETURN_VOID();
 }
