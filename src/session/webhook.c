@@ -21,7 +21,7 @@
 #include "store/ledger.h"
 #include "mb/pg_wchar.h"
 #include "session/receipt.h"
-#include "base/scan.h"
+#include "base/jsonpath.h"
 #include "spec/secret.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"

@@ -17,7 +17,7 @@
 #include "spec/classify.h"
 
 #include "base/canon.h"
-#include "base/scan.h"
+#include "base/jsonpath.h"
 
 /* CURLcodes by their numbers, which are part of libcurl's promise; only
  * transport.c includes curl. */

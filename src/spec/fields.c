@@ -18,6 +18,7 @@
 
 #include "base/errors.h"
 #include "lib/stringinfo.h"
+#include "base/jsonpath.h"
 #include "base/scan.h"
 #include "base/tree.h"
 #include "utils/builtins.h"

@@ -16,7 +16,7 @@
 #include "base/errors.h"
 #include "spec/fields.h"
 #include "mb/pg_wchar.h"
-#include "base/scan.h"
+#include "base/jsonpath.h"
 #include "spec/secret.h"
 #include "spec/template.h"
 #include "base/tree.h"

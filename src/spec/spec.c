@@ -15,7 +15,7 @@
 
 #include "spec/fields.h"
 #include "spec/redact.h"
-#include "base/scan.h"
+#include "base/jsonpath.h"
 #include "spec/secret.h"
 #include "base/tree.h"
 #include "utils/numeric.h"
