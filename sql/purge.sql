@@ -67,7 +67,7 @@ SELECT op_purge('1 year');
 ROLLBACK;
 SELECT requests, attempts FROM pg_temp.left_over WHERE op_id = 'old-b';
 
--- Case 4: a purged id answers, and is not executed again.
+-- A purged id answers, and is not executed again.
 SELECT state, effect, is_new, next_action FROM op_submit('old-confirmed', 'shop.order', '{"sku": "a", "count": 1}');
 SELECT state FROM op_status('old-failed');
 SELECT count(*) FROM op_due WHERE op_id ~ '^old-' AND op_id <> 'old-pending';

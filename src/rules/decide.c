@@ -10,9 +10,9 @@
  *  3. Evidence about one object moves forward only: pending, done, failed.
  *  4. What has not ended has a next step, or waits for a person in `review`.
  *
- * Evidence first passes the door (section 4.4), then the table (section 4.3):
- * one function on_...() per row, built from six questions: window_open,
- * tries_left, may_send, again, look, stay.
+ * Evidence first passes the door, which knows what an earlier exchange may still say,
+ * then the table of verdicts: one function on_...() per row, built from six questions:
+ * window_open, tries_left, may_send, again, look, stay. sql/decide.sql lists both.
  */
 #include "rules/decide.h"
 

@@ -34,7 +34,7 @@ typedef enum OplSeal
 		OPL_SEAL_COUNT
 } OplSeal;
 
-/* What one exchange proves; classify.c says which, section 4.2 of the README. */
+/* What one exchange proves; classify.c says which; the README lists them. */
 #define OPL_VERDICTS(X)               \
 	X(NOT_SENT, "not_sent")           \
 	X(NOT_PROCESSED, "not_processed") \
@@ -175,7 +175,7 @@ typedef enum OplClaim
 	OPL_CLAIM_NOTHING /* the decision says what to store instead */
 } OplClaim;
 
-/* Evidence: the tables of design sections 4.3 and 4.4. */
+/* Evidence: the door, then the table of verdicts (decide.c). */
 extern OplDecision opl_decide(const OplOperation *op, const OplPromises *promises,
 							  const OplFinding *finding, OplMoment now);
 
@@ -233,7 +233,7 @@ extern OplVerb opl_reissue(const OplOperation *op, const OplPromises *promises,
 						   bool lookup_first, OplMoment not_before, OplMoment now,
 						   OplDecision *decision);
 
-/* A copy, a promoted standby or a restored backup takes over (section 8).
+/* A copy, a promoted standby or a restored backup takes over.
  * `guarded`: fail-over where keys still guard (op_ledger.failover = continue). */
 extern OplDecision opl_adopt(const OplOperation *op, const OplPromises *promises,
 							 OplMoment created_at, bool guarded, OplMoment now);

@@ -16,7 +16,7 @@ import sys
 UNITS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86400}
 STORES = ("nothing", "success", "state", "all")
 
-# What a spec is silent about: section 7 of the design.
+# What a spec is silent about, as spec/spec.c fills it in.
 DEFAULTS = {
     "key": {"in": "none", "ttl": "0 s", "margin": "5 s", "stores": "nothing"},
     "timeout": {"total": "30 s"},

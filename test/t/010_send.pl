@@ -66,7 +66,7 @@ subtest 'one request, one answer' => sub {
     cmp_ok($attempt->{finished_at}, 'gt', $attempt->{started_at}, 'it ended after it began');
 };
 
-# Case 6: the mark is committed before the first byte leaves.
+# The mark is committed before the first byte leaves.
 subtest 'the provider looks into our database before it answers' => sub {
     my $query = sprintf q{psql -XAtq -d "%s" -c "SELECT state FROM op_operation WHERE op_id = 'observed'"}, $node->connstr('postgres');
     $double->script({ match => { op => 'observed' }, do => { run => $query } });
@@ -77,7 +77,7 @@ subtest 'the provider looks into our database before it answers' => sub {
     is($request->{run}{stderr}, '', 'and nobody was kept waiting');
 };
 
-# Case 10: libcurl repeats a POST by itself when a reused connection turns out dead.
+# libcurl repeats a POST by itself when a reused connection turns out dead.
 subtest 'a kept connection is reset after the effect' => sub {
     $double->script({ match => { op => 'reset-2' }, do => 'reset' });
     refund('reset-1');
@@ -130,7 +130,7 @@ subtest 'stray answers on a kept connection' => sub {
     }
 };
 
-# Case 19: four timeouts, four outcomes. Two are certain that nothing left.
+# Four timeouts, four outcomes. Two are certain that nothing left.
 subtest 'timeouts' => sub {
     my $one_try = { retry => { initial => '1 min', max => '1 min' } };
     add_provider($node, 'full',   url => $double->url_of('full'), spec => $one_try);
@@ -158,7 +158,7 @@ subtest 'timeouts' => sub {
     $node->safe_psql('postgres', "SELECT op_cancel('$_', 'end of test')") for qw(connect tls);
 };
 
-# Case 20, where no request reaches anybody.
+# Failures in which no request reaches anybody.
 subtest 'not sent' => sub {
     my $one_try = { retry => { initial => '1 min', max => '1 min' } };
     add_provider($node, 'refused',   url => $double->url_of('refused'), spec => $one_try);
@@ -188,7 +188,7 @@ subtest 'trusted TLS' => sub {
     wait_state($node, 'tls-ok', 'confirmed');
 };
 
-# Case 20, the matrix of answers. None takes effect, and whatever may have been sent is looked up before
+# The matrix of answers. None takes effect, and whatever may have been sent is looked up before
 # it is sent again under its key, or ends as failed because the provider said no.
 subtest 'answers without effect' => sub {
     my $html = { headers => { 'Content-Type' => 'text/html' }, body => '<html>Bad Gateway</html>' };
@@ -241,7 +241,7 @@ subtest 'answers after the effect' => sub {
     is(scalar sends("done $_"), 1, "$_: sent once") for @codes;
 };
 
-# Case 20: the connection breaks while the request is being written.
+# The connection breaks while the request is being written.
 subtest 'write errors' => sub {
     my %after = ('write 0' => 0, 'write half' => 1_000_000);
     for my $op (sort keys %after)
@@ -271,7 +271,6 @@ subtest 'a bad credential' => sub {
     wait_state($node, $_, 'confirmed') for qw(locked locked-2);
 };
 
-# Case 13
 subtest 'redirects are never followed' => sub {
     my $elsewhere = start_provider();
     my $to        = sub { { effect => false, answer => { status => $_[0], headers => { Location => $_[1] } } } };
@@ -294,7 +293,7 @@ subtest 'redirects are never followed' => sub {
     is(scalar $elsewhere->connections, 0, 'nobody else was called');
 };
 
-# Case 55: the outcome survives whatever the bytes are.
+# The outcome survives whatever the bytes are.
 subtest 'hostile bodies' => sub {
     my %bodies = (
         'nul escape'     => qq({"id": "%ID%", "metadata": {"op_id": "%MARKER%"}, "x": "\\u0000"}),
@@ -323,7 +322,6 @@ subtest 'hostile bodies' => sub {
     }
 };
 
-# Case 58
 subtest 'too much of an answer' => sub {
     my %answers = (
         endless   => 'endless',

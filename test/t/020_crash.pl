@@ -36,7 +36,7 @@ sub lost_attempts
     return grep { ($_->{reason} // '') =~ /^lost/ || ($_->{verdict} // '') eq 'lost' } attempts($node, $op, kind => 'send');
 }
 
-# Case 45: four ways to lose the worker. What was submitted meanwhile is sent.
+# Four ways to lose the worker. What was submitted meanwhile is sent.
 subtest 'the worker comes back' => sub {
     my %ways = (
         '1 terminate'    => sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend($_[0])") },
@@ -72,7 +72,7 @@ sub kill_a_backend
     return;
 }
 
-# Case 51a: the mark is durable even where the administrator said that commits need not be.
+# The mark is durable even where the administrator said that commits need not be.
 subtest 'the server stops at the moment the provider has the request' => sub {
     $node->safe_psql('postgres', q{ALTER SYSTEM SET synchronous_commit = off});
     $node->safe_psql('postgres', q{ALTER SYSTEM SET wal_writer_delay = '10s'});
@@ -162,7 +162,7 @@ sub hold_answer
     return $holder;
 }
 
-# Case 53: twenty in flight, five crashes in a row.
+# Twenty in flight, five crashes in a row.
 subtest 'orphans are found again' => sub {
     for my $round (1 .. 5)
     {
@@ -190,7 +190,7 @@ sub refund_all
     return;
 }
 
-# Case 33: every way to try again, one key. This provider remembers keys.
+# Every way to try again, one key. This provider remembers keys.
 subtest 'no way to try again mints a new key' => sub {
     $double->config(stores => 'all');
     add_provider($node, 'keyed', double => $double);

@@ -62,7 +62,6 @@ sub wait_turns
     return wait_sql($node, "SELECT turn_at > '$since'::timestamptz + interval '$seconds s' FROM _op_worker()", 'turns');
 }
 
-# Case 7.
 subtest 'prepared transactions and savepoints' => sub {
     worker_pid($node);
     $node->safe_psql('postgres', 'BEGIN; SELECT ' . call_of('prepared') . q{; PREPARE TRANSACTION 'kept'});
@@ -92,7 +91,6 @@ subtest 'prepared transactions and savepoints' => sub {
         ROLLBACK}), "1000\n1", 'op_submit opens no subtransaction');
 };
 
-# Cases 17 and 68.
 subtest 'a provider that hangs' => sub {
     my @ops = hang_all($node, $double, 'bank.refund', 'asleep', 20);
     my $pid = worker_pid($node);
@@ -136,7 +134,6 @@ subtest 'a provider that hangs' => sub {
     is(join(' ', @seen), join(' ', ('unknown found') x 3), 'lost, then found');
 };
 
-# Case 44.
 subtest 'DROP EXTENSION' => sub {
     my $since = log_position($node);
     $node->safe_psql('postgres', 'CREATE DATABASE small');
@@ -191,7 +188,6 @@ sub create_ledger
     return;
 }
 
-# Case 42.
 subtest 'DDL on the database' => sub {
     my $since = log_position($node);
     $node->safe_psql('postgres', 'CREATE DATABASE shop');
@@ -236,7 +232,7 @@ subtest 'DDL on the database' => sub {
     is(complaints($node, $since, 'ERROR|FATAL'), '', 'nothing failed');
 };
 
-# Case 45. Four more ways are in 020_crash.pl.
+# Four more ways are in 020_crash.pl.
 subtest 'the launcher comes back, too' => sub {
     my $launcher = launcher_pid($node);
     my $worker   = worker_pid($node);
@@ -270,7 +266,6 @@ subtest 'settings' => sub {
     ok($elsewhere->wait(requests => 1, kind => 'send', op => 'unlisted-2'), 'and sent when it is listed again');
 };
 
-# Case 67.
 subtest 'statistics' => sub {
     $node->safe_psql('postgres', 'ALTER SYSTEM SET autovacuum = on');
     $node->reload;
@@ -280,7 +275,7 @@ subtest 'statistics' => sub {
     ok(wait_sql($node, q{SELECT last_autovacuum IS NOT NULL FROM pg_stat_user_tables WHERE relname = 'op_operation'}, 'autovacuum'), 'autovacuum saw them');
 };
 
-# Case 48: the launcher takes one slot, the first worker the other.
+# The launcher takes one slot, the first worker the other.
 subtest 'no worker slot is free' => sub {
     $node->safe_psql('postgres', q{ALTER SYSTEM SET max_worker_processes = 2});
     $node->safe_psql('postgres', q{ALTER SYSTEM SET op_ledger.databases = 'postgres'});

@@ -51,7 +51,6 @@ sub check_answers
     return;
 }
 
-# Case 1.
 subtest 'fifty sessions on one id' => sub {
     # Behind the transaction: one that is retried asks for the same id again.
     my $next = "\\set n :n + 1\n";

@@ -87,7 +87,7 @@ sub sent_twice
     return join ' ', grep { $count{$_} > 1 } sort keys %count;
 }
 
-# Case 52: an error in each step, of one operation among a hundred.
+# An error in each step, of one operation among a hundred.
 subtest 'one that fails always' => sub {
     my %steps = (
         claim   => [ 'op_operation', q{NEW.op_id = 'claim-50' AND NEW.state = 'submitted'}, 0 ],
@@ -211,7 +211,7 @@ subtest 'a stop while turns fail' => sub {
     is(sent_twice(), '', 'nothing was sent twice');
 };
 
-# Case 2, and every other setting that reaches the worker by ALTER DATABASE or ALTER ROLE.
+# Every setting that reaches the worker by ALTER DATABASE or ALTER ROLE.
 subtest 'settings of the database and the role' => sub {
     my @settings = ("default_transaction_isolation = 'serializable'", 'default_transaction_read_only = on', 'default_transaction_deferrable = on',
         'synchronous_commit = off', "statement_timeout = '1ms'", "lock_timeout = '1ms'", "idle_in_transaction_session_timeout = '1ms'",
@@ -239,7 +239,6 @@ SELECT op_submit('written-' || :client_id || '-' || :n, 'bank.refund', jsonb_bui
     $node->safe_psql('postgres', "ALTER ROLE $me RESET ALL");
 };
 
-# Case 46.
 subtest 'signals at any moment' => sub {
     my $since = log_position($node);
     my $ops   = 400;
@@ -260,7 +259,7 @@ subtest 'signals at any moment' => sub {
     is(worker_pid($node, not => -1), $worker, 'the last worker lives');
 };
 
-# Case 16. The calls that hang are in threads of the worker: neither the others nor a stop wait for them.
+# The calls that hang are in threads of the worker: neither the others nor a stop wait for them.
 subtest 'a name server that never answers' => sub {
     submit_many($node, 'dead', 'nowhere.refund', 20);
     within(2, 'another provider is served meanwhile', sub {

@@ -47,7 +47,6 @@ sub commit_waits
            AND wait_event = 'SyncRep' AND xact_start < clock_timestamp() - interval '$ms ms'}, 'a commit that waits');
 }
 
-# Case 51 c.
 subtest 'the mark waits for a standby that is gone' => sub {
     worker_pid($primary);
     wait_for_standby('gone');
@@ -117,7 +116,6 @@ subtest 'synchronous_commit' => sub {
     wait_state($primary, 'remote', 'confirmed');
 };
 
-# Case 50.
 subtest 'a standby that follows' => sub {
     $primary->backup('base');
     my $standby = PostgreSQL::Test::Cluster->new('standby');

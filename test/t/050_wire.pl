@@ -31,7 +31,7 @@ sub refund
 
 sub query { return $node->safe_psql('postgres', $_[0]); }
 
-# Case 18: what waits for its turn is not on the wire, so its timer does not run.
+# What waits for its turn is not on the wire, so its timer does not run.
 subtest 'a thousand at once, twenty at a time' => sub {
     my ($n, $places) = (1000, 20);
     add_provider($node, 'crowd', double => $double, spec => { concurrency => $places, timeout => { total => '1 s' } });
@@ -60,7 +60,6 @@ subtest 'a thousand at once, twenty at a time' => sub {
     cmp_ok(scalar $double->connections, '<=', 2 * $places, 'over kept connections');
 };
 
-# Case 71
 subtest 'a slow provider does not hold back a fast one' => sub {
     add_provider($node, 'slow', double => $double, spec => { concurrency => 8 });
     add_provider($node, 'fast', double => $double);
@@ -91,7 +90,7 @@ subtest 'idle providers cost no time' => sub {
     cmp_ok(query("SELECT extract(epoch FROM timestamptz '$lookup->{started_at}' - '$send->{finished_at}')"), '<', 0.5, 'the lookup follows at once');
 };
 
-# Case 24: what a lookup does not see yet may be there all the same. The key of this provider does not
+# What a lookup does not see yet may be there all the same. The key of this provider does not
 # guard, so nothing is sent again before absence is proved.
 subtest 'not found is not absent' => sub {
     $double->config(stores => 'nothing');
@@ -109,7 +108,6 @@ subtest 'not found is not absent' => sub {
     $double->config(stores => 'all');
 };
 
-# Case 21
 subtest 'the key is in use until the first request ends' => sub {
     add_provider($node, 'busy', double => $double, spec => { timeout => { total => '1 s' }, retry => { attempts => 2 } });
     $double->script({ match => { op => 'busy', kind => 'send', nth => 1 }, do => { delay_before => 3 } });
@@ -124,7 +122,6 @@ subtest 'the key is in use until the first request ends' => sub {
     is(states_seen($node, 'busy') =~ s/(submitted unknown ?)+//r, 'pending submitted confirmed', 'never failed, never pending again');
 };
 
-# Case 75
 subtest 'Retry-After' => sub {
     my $seconds = { effect => false, answer => { status => 429, headers => { 'Retry-After' => '1' } } };
     add_provider($node, $_, double => $double, spec => { retry => { attempts => 2 } }) for qw(limit dated);
@@ -219,7 +216,6 @@ subtest 'no TLS at all where it should be' => sub {
 # Too much of an answer
 # ---------------------------------------------------------------------------------------------
 
-# Case 58
 subtest 'the memory of the worker does not grow with answers' => sub {
     add_provider($node, 'flood', double => $double, spec => { concurrency => 4, timeout => { total => '5 s' } });
     my %floods = (

@@ -46,7 +46,6 @@ sub thing_spec
 # Keys
 # ---------------------------------------------------------------------------------------------
 
-# Case 38
 subtest 'keys' => sub {
     add_provider($node, 'bank', double => $double);
     my @ops = ('x', 'two words', "caf\xc3\xa9", "cafe\xcc\x81", "\xf0\x9f\x98\x80", 'Case', 'case', 'run:7:step', '100%', '"quoted"', 'k' x 200, "\xe9\x80\x80" x 200);
@@ -73,7 +72,7 @@ subtest 'keys' => sub {
 # The same bytes
 # ---------------------------------------------------------------------------------------------
 
-# Case 39. The first requests have no effect, and between them all changes that could change bytes.
+# The first requests have no effect, and between them all changes that could change bytes.
 subtest 'the same bytes at every send' => sub {
     add_provider($node, 'odd', double => $double, spec => { retry => { attempts => 20, base => 1 } }, actions => {});
     add_action($node, 'odd.json', 'odd', thing_spec({ path => '/things', json => { op_id => '{marker}', value => '{value}', rest => '{rest}' } },
@@ -144,7 +143,7 @@ subtest 'a dump has the same bytes, and sends none' => sub {
 # Moments
 # ---------------------------------------------------------------------------------------------
 
-# Case 40: a window of three seconds and a bit that would be over before the commit.
+# A window of three seconds and a bit that would be over before the commit.
 subtest 'time is the clock, not the start of the transaction' => sub {
     add_provider($node, 'brief', double => $double, spec => { key => { ttl => '5500 ms' }, retry => { patience => '4 s' }, timeout => { connect => '500 ms', total => '1 s', flight => '1 s' } });
     $double->script({ match => { op => 'late', kind => 'send' }, do => 'drop_before' });
@@ -174,7 +173,6 @@ subtest 'time is the clock, not the start of the transaction' => sub {
 # What providers say
 # ---------------------------------------------------------------------------------------------
 
-# Case 55
 subtest 'hostile answers lose no outcome' => sub {
     my $json = sub { qq({"id": "%ID%", "metadata": {"op_id": "%MARKER%"}, "status": "succeeded", $_[0]}) };
     my %mended = (
@@ -252,7 +250,6 @@ subtest 'hostile answers lose no outcome' => sub {
 # Headers
 # ---------------------------------------------------------------------------------------------
 
-# Case 60
 subtest 'a header is one line' => sub {
     add_provider($node, 'noted', double => $double, actions => { refund => { headers => { 'X-Note' => '{note}' }, args => { note => { type => 'text' } } } });
     my %evil = ('line' => "x\r\nX-Evil: 1", 'line feed' => "x\nX-Evil: 1", 'carriage return' => "x\rX-Evil: 1", 'control' => "x\x01X-Evil", 'delete' => "x\x7fX-Evil", 'trailing' => "X-Evil\r\n");
@@ -328,7 +325,6 @@ subtest 'a frozen request that was changed by hand is looked at again' => sub {
 # Where requests go
 # ---------------------------------------------------------------------------------------------
 
-# Case 61
 subtest 'arguments cannot lead elsewhere' => sub {
     my $elsewhere = start_provider();
     add_provider($node, 'paths', double => $double, actions => {});

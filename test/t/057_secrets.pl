@@ -169,7 +169,7 @@ subtest 'errors in every step' => sub {
     wait_state($node, $_, 'confirmed') for @ops;
 };
 
-# Case 20: a credential that the provider does not know.
+# A credential that the provider does not know.
 subtest 'the wrong secret' => sub {
     add_provider($node, 'strict', double => $double, secret => 'file:wrong.key');
     $double->script({ match => { op => 'strict' }, do => { effect => false, answer => { status => 401, json => { error => { message => 'Invalid API key' } } } } });

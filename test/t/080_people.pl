@@ -1,4 +1,4 @@
-# People beside a running worker (cases 4 and 84): whoever is first acts, nothing is overwritten, and what
+# People beside a running worker: whoever is first acts, nothing is overwritten, and what
 # comes too late is seen.
 use strict;
 use warnings FATAL => 'all';
@@ -163,7 +163,6 @@ subtest 'handed back to the machine' => sub {
 
 check_invariants($node, $double);
 
-# Case 4
 subtest 'the purging backend is killed' => sub {
     my $count = q{SELECT count(*), (SELECT count(*) FROM op_request), (SELECT count(*) FROM op_attempt) FROM op_operation};
     my $before = $node->safe_psql('postgres', $count);

@@ -132,7 +132,6 @@ subtest 'page numbers' => sub {
     is(value(q{SELECT external_id FROM op_operation WHERE op_id = 'counted'}), 'thing_3', 'found on the third page');
 };
 
-# Case 25
 subtest 'a lookup that fails says nothing about the operation' => sub {
     my $html = { headers => { 'Content-Type' => 'text/html' }, body => '<html>login</html>' };
     my %answers = (
@@ -174,7 +173,6 @@ subtest 'a lookup that fails says nothing about the operation' => sub {
     is(value(q{SELECT count(*) FROM op_provider WHERE paused}), '0', 'and pauses nothing');
 };
 
-# Case 26
 subtest 'accepted is not done' => sub {
     add_provider($node, 'slow', double => $double, actions => { refund => { poll => {%poll} }, listed => {}, blind => { lookup => undef, poll => {%poll} } });
     my $becomes = sub { { object => { status => 'pending' }, becomes => { after => 2, set => { status => $_[0] } } } };
@@ -202,7 +200,6 @@ subtest 'accepted is not done' => sub {
     is(value(q{SELECT effect || ' ' || may_call_again FROM op_status('pending, fails')}), 'none true', 'what failed did not happen');
 };
 
-# Case 30
 subtest 'a provider that cannot answer' => sub {
     add_provider($node, 'mute', double => $double, actions => { refund => { lookup => undef } });
     add_provider($node, 'deaf', double => $double, spec => { key => { ttl => '0 s', stores => 'nothing' } }, actions => { refund => { lookup => undef } });
@@ -216,7 +213,7 @@ subtest 'a provider that cannot answer' => sub {
     like(value(q{SELECT detail FROM op_health() WHERE check_name = 'review'}), qr/1 wait/, 'op_health counts it');
 };
 
-# Case 24, second run: committed, and never visible. The key does not guard.
+# Committed, and never visible. The key does not guard.
 subtest 'not found is not: did not happen' => sub {
     my $late = start_provider();
     push @doubles, $late;
@@ -236,7 +233,7 @@ subtest 'not found is not: did not happen' => sub {
         WHERE f.op_id = 'hidden' AND f.n = 1 AND s.op_id = f.op_id AND s.kind = 'send' AND s.n > 1}), 't', 'and not before the lag was over');
 };
 
-# Case 34: the key keeps a 500.
+# The key keeps a 500.
 subtest 'a stored error' => sub {
     $double->script({ match => { op => 'stored' }, do => 'stored_500' });
     refund('stored');
@@ -246,7 +243,7 @@ subtest 'a stored error' => sub {
     is($double->effects_of('stored'), 0, 'nothing happened');
 };
 
-# Case 35: the provider forgets keys; the window counts from the first send.
+# The provider forgets keys; the window counts from the first send.
 subtest 'sending after the key died' => sub {
     add_provider($node, 'brief', double => $double, spec => { key => { ttl => '8 s' } });
     blind('pi_dead');
@@ -302,7 +299,7 @@ subtest 'lookups have a pace of their own' => sub {
     cmp_ok($short[1], '<=', 3, "the shortest window first, or the one that has waited for longest: @order");
 };
 
-# Case 37: the provider's record decides, not code.
+# The provider's record decides, not code.
 subtest 'four kinds of key store' => sub {
     my %kinds = (
         all     => [ { stores => 'all' },     { ttl => '1 h', stores => 'all' } ],

@@ -85,7 +85,6 @@ sub told
 
 sub refund_object { my ($id, $op, $status) = @_; return { object => 'refund', id => $id, status => $status || 'succeeded', metadata => { op_id => $op } }; }
 
-# Case 27
 subtest 'before the answer, twice, days later' => sub {
     $double->script({ match => { op => 'early' }, do => { delay_answer => 'early' } });
     refund('early');

@@ -1,5 +1,5 @@
-# Copies of a ledger do not send, however they were made (case 78), until a person adopts them; then
-# everything that has not ended is looked up before it is sent. And pg_dump keeps it all (case 77).
+# Copies of a ledger do not send, however they were made, until a person adopts them; then
+# everything that has not ended is looked up before it is sent. And pg_dump keeps it all.
 use strict;
 use warnings FATAL => 'all';
 
@@ -177,7 +177,7 @@ $node->command_ok(['pg_dump', '-Fd', '-j2', '-f', "$dir/directory", 'postgres'],
 $node->command_ok(['pg_dump', '--schema-only', '-f', "$dir/schema", 'postgres'], 'pg_dump --schema-only');
 $node->command_ok(['pg_dumpall', '-f', "$dir/all"], 'pg_dumpall');
 
-subtest 'pg_dump keeps rows and bytes (case 77)' => sub {
+subtest 'pg_dump keeps rows and bytes' => sub {
     my $wanted = $node->safe_psql('postgres', $bytes);
     $node->safe_psql('postgres', "CREATE DATABASE $_ TEMPLATE template0") for qw(custom plain directory schema);
     $node->command_ok(['pg_restore', '--exit-on-error', '-d', 'custom', "$dir/custom"], 'pg_restore -Fc');

@@ -1,4 +1,4 @@
-# A standby is promoted in the middle of a hundred operations: each takes effect once (cases 50, 51).
+# A standby is promoted in the middle of a hundred operations: each takes effect once.
 use strict;
 use warnings FATAL => 'all';
 
@@ -109,7 +109,7 @@ subtest 'failover = stop: a person adopts' => sub {
 
 $double->reset;
 
-# Case 51 b: the standby was cut off before the claim. One operation it knows as pending, one not at all.
+# The standby was cut off before the claim. One operation it knows as pending, one not at all.
 subtest 'a standby that was behind' => sub {
     my ($primary, $standby) = start_pair('behind', 'all', standby => "op_ledger.failover = continue\n");
     $primary->safe_psql('postgres', q{SELECT op_provider_pause('bank', 'until the standby is gone')});
