@@ -51,7 +51,7 @@ SELECT count(*) FROM op_operation WHERE op_id = 'nested-61';
 CREATE TRIGGER refuse BEFORE UPDATE ON op_operation FOR EACH ROW EXECUTE FUNCTION pg_temp.refuse();
 SELECT op_cancel('nested-51');
 DROP TRIGGER refuse ON op_operation;
--- A column too many is no harm; one that is not where, or what, it was is.
+-- A column too many is no harm; one that is gone, or another type, is.
 ALTER TABLE op_operation ADD COLUMN mine text;
 SELECT (op_submit('nested-62', 'shop.order', '{"sku": "a", "count": 1}')).is_new;
 ALTER TABLE op_operation RENAME COLUMN lane TO alley;

@@ -14,15 +14,18 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "store/actions.h"
+#include "store/agenda.h"
 #include "base/canon.h"
-#include "store/columns.h"
+#include "base/datum.h"
 #include "base/errors.h"
+#include "store/config.h"
+#include "store/event.h"
 #include "store/finding.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "store/home.h"
 #include "store/lease.h"
-#include "store/ledger.h"
+#include "store/operation.h"
 #include "miscadmin.h"
 #include "session/receipt.h"
 #include "utils/array.h"
@@ -63,6 +66,7 @@ static const struct
 /* All that a claim is about. */
 typedef struct Claim
 {
+	Ledger           ledger;
 	LedgerOperation *operation;
 	LedgerRequest   *request;
 	Action          *action;
@@ -95,10 +99,10 @@ lease_argument(FunctionCallInfo fcinfo)
 }
 
 static void
-refuse_away_from_home(void)
+refuse_away_from_home(const Ledger *ledger)
 {
 	Oid       schema;
-	HomeFault fault = ledger_home_fault(home_extension(&schema));
+	HomeFault fault = home_fault(ledger, home_extension(&schema));
 
 	if (fault != HOME_OK)
 		ereport(ERROR, (errcode(OPL_ERR_HOME),
@@ -123,9 +127,9 @@ refuse_of_worker(const Claim *c)
 
 /* What is paused or gone is not sent to. */
 static bool
-may_send_to(const char *name)
+may_send_to(const Ledger *ledger, const char *name)
 {
-	const LedgerProvider *provider = ledger_provider(name);
+	const LedgerProvider *provider = config_provider(ledger, name);
 
 	return provider != NULL && !provider->paused;
 }
@@ -150,7 +154,7 @@ answer_now(const Claim *c)
 	if (c->step == OPL_STEP_LOOKUP)
 		return ANSWER_LOOKUP;
 	if (c->step == OPL_STEP_NONE || c->request == NULL || c->due_at > c->now ||
-		!may_send_to(c->operation->provider))
+		!may_send_to(&c->ledger, c->operation->provider))
 		return ANSWER_WAIT;
 	return ANSWER_SEND;
 }
@@ -177,10 +181,10 @@ store(Claim *c, const OplDecision *decision)
 							   .reason =
                                decision->reason ? decision->reason : operation->reason};
 
-	ledger_save_one(&change, c->now);
-	ledger_off_agenda(operation->op_id);
+	operation_save_one(&c->ledger, &change, c->now);
+	agenda_remove(&c->ledger, &operation->op_id, 1);
 	if (decision->step != OPL_STEP_NONE)
-		ledger_plan(&change, 1, 0);
+		agenda_plan(&c->ledger, &change, 1, 0);
 	operation->op = decision->after;
 	operation->reason = (char *) change.reason;
 	c->step = decision->step;
@@ -194,8 +198,8 @@ record_claim(const Claim *c)
 {
 	const char *op_id = c->operation->op_id;
 
-	ledger_lease(op_id, c->due_at);
-	ledger_event(op_id, GetUserNameFromId(GetOuterUserId(), false), "claim",
+	operation_lease(&c->ledger, op_id, c->due_at);
+	event_insert(&c->ledger, op_id, GetUserNameFromId(GetOuterUserId(), false), "claim",
 				 psprintf("attempt %d, until %s", c->operation->op.attempts,
 						  timestamptz_to_str(c->due_at)));
 	commit_synchronously();
@@ -281,9 +285,9 @@ put_request(Ticket *t, const Claim *c)
 	put(t, COL_ARGS, JsonbPGetDatum(r->args));
 	put_text_or_null(t, COL_METHOD, r->method);
 	put_text_or_null(t, COL_URL, r->url);
-	put(t, COL_HEADERS, text_array(r->headers, r->nheaders));
+	put(t, COL_HEADERS, datum_texts(r->headers, r->nheaders));
 	if (r->body)
-		put(t, COL_BODY, bytes_datum(r->body, r->body_len));
+		put(t, COL_BODY, datum_bytes(r->body, r->body_len));
 	put(t, COL_LEASE_UNTIL, TimestampTzGetDatum(c->due_at));
 }
 
@@ -318,19 +322,18 @@ op_claim(PG_FUNCTION_ARGS)
 	Answer answer;
 
 	PreventCommandDuringRecovery("op_claim()");
-	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
-	refuse_away_from_home();
-	c.operation = ledger_lock(op_id);
+	c.ledger = ledger_open(get_func_namespace(fcinfo->flinfo->fn_oid));
+	refuse_away_from_home(&c.ledger);
+	c.operation = operation_lock(&c.ledger, op_id);
 	if (c.operation == NULL)
 		no_such_operation(op_id);
 	c.now = GetCurrentTimestamp(); /* after the wait for the row */
-	c.action = action_get(c.operation->action);
+	c.action = action_get(&c.ledger, c.operation->action);
 	refuse_of_worker(&c);
-	c.request = ledger_request(op_id, c.operation->op.generation);
-	c.step = ledger_agenda(op_id, false, &c.due_at);
+	c.request = request_read(&c.ledger, op_id, c.operation->op.generation);
+	c.step = agenda_step(&c.ledger, op_id, &c.due_at);
 	answer = answer_now(&c);
 	if (answer == ANSWER_SEND)
 		answer = take(&c);
-	ledger_end();
 	PG_RETURN_DATUM(ticket_datum(fcinfo, &c, answer));
 }

@@ -9,12 +9,15 @@
 #include "base/compat.h"
 #include "access/xlog.h"
 #include "store/actions.h"
+#include "store/agenda.h"
+#include "store/config.h"
 #include "store/finding.h"
+#include "store/home.h"
 #include "store/lease.h"
 #include "fmgr.h"
 #include "spec/freeze.h"
 #include "funcapi.h"
-#include "store/ledger.h"
+#include "store/operation.h"
 #include "miscadmin.h"
 #include "session/receipt.h"
 #include "spec/redact.h"
@@ -43,29 +46,29 @@ typedef struct Facts
 } Facts;
 
 static Facts
-gather(FunctionCallInfo fcinfo, Action *(*find)(const char *name))
+gather(FunctionCallInfo fcinfo, Action *(*find)(const Ledger *ledger, const char *name))
 {
 	char           *op_id = op_id_argument(fcinfo);
 	Oid             schema;
 	LedgerProvider *provider;
+	Ledger          ledger = ledger_open(get_func_namespace(fcinfo->flinfo->fn_oid));
 	Facts           f = {.now = GetCurrentTimestamp()};
 
-	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
-	f.operation = ledger_read(op_id, true);
+	ledger.snapshot_of_caller = true;
+	f.operation = operation_read(&ledger, op_id);
 	if (f.operation == NULL)
 		no_such_operation(op_id);
-	f.action = find(f.operation->action);
+	f.action = find(&ledger, f.operation->action);
 	if (f.action != NULL)
 		f.promises = finding_promises(f.action->spec, f.operation, NULL);
-	f.request = ledger_request(op_id, f.operation->op.generation);
+	f.request = request_read(&ledger, op_id, f.operation->op.generation);
 	if (f.request != NULL)
 		f.operation->op.not_after = f.request->not_after;
-	f.step = ledger_agenda(op_id, false, &f.due_at);
-	provider = ledger_provider(f.operation->provider);
+	f.step = agenda_step(&ledger, op_id, &f.due_at);
+	provider = config_provider(&ledger, f.operation->provider);
 	f.paused = provider != NULL && provider->paused;
 	f.away =
-		!RecoveryInProgress() && ledger_home_fault(home_extension(&schema)) != HOME_OK;
-	ledger_end();
+		!RecoveryInProgress() && home_fault(&ledger, home_extension(&schema)) != HOME_OK;
 	return f;
 }
 

@@ -15,6 +15,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "rules/state.h"
+#include "store/operation.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/tuplestore.h"
@@ -39,43 +40,23 @@ enum
 
 #define NIDENTITY STATE
 
-static const char *const names[NGUARDED] = {"op_id",      "action",   "provider",
-											"args_hash",  "state",    "sealed",
-											"generation", "attempts", "tries"};
+static const int guarded[NGUARDED] = {
+	Operation_op_id,      Operation_action,   Operation_provider,
+	Operation_args_hash,  Operation_state,    Operation_sealed,
+	Operation_generation, Operation_attempts, Operation_tries};
 
 /* The row before and after; the same at an INSERT. Slots take a row apart once. */
 typedef struct Passage
 {
-	const int      *columns;
+	AttrNumber      columns[NGUARDED];
 	TupleTableSlot *before;
 	TupleTableSlot *after;
 } Passage;
 
-static int
-column_number(TupleDesc descriptor, const char *name)
+static const char *
+name_of(int which)
 {
-	for (int i = 0; i < descriptor->natts; i++)
-	{
-		if (strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), name) == 0)
-			return i + 1;
-	}
-	elog(ERROR, "op_operation has no column \"%s\"", name);
-}
-
-/* Looked up once: this runs for every change of every operation. */
-static const int *
-guarded_columns(Relation relation)
-{
-	static Oid known = InvalidOid;
-	static int columns[NGUARDED];
-
-	if (RelationGetRelid(relation) != known)
-	{
-		for (int i = 0; i < NGUARDED; i++)
-			columns[i] = column_number(RelationGetDescr(relation), names[i]);
-		known = RelationGetRelid(relation);
-	}
-	return columns;
+	return operation_table.columns[guarded[which]].name;
 }
 
 static struct varlena *
@@ -114,7 +95,7 @@ check_identity(const Passage *p)
 	{
 		if (!is_same(p, i))
 			ereport(ERROR, (errcode(OPL_ERR_ARROW),
-							errmsg("%s of operation \"%s\" cannot be changed", names[i],
+							errmsg("%s of operation \"%s\" cannot be changed", name_of(i),
 								   text_of(p, p->before, OP_ID)),
 							errdetail("An operation is one thing to do, for ever."),
 							errhint("Submit another operation under another id.")));
@@ -142,7 +123,7 @@ refuse_value(const Passage *p, int which)
 
 	ereport(ERROR, (errcode(ERRCODE_CHECK_VIOLATION),
 					errmsg("%s of operation \"%s\" has a value that it cannot have",
-						   names[which], op_id ? op_id : "")));
+						   name_of(which), op_id ? op_id : "")));
 }
 
 /* A NULL meets the table's NOT NULL. */
@@ -195,7 +176,9 @@ _op_guard(PG_FUNCTION_ARGS)
 			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 			 errmsg("_op_guard() is a trigger before INSERT or UPDATE for each row")));
 	update = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
-	p.columns = guarded_columns(trigger->tg_relation);
+	for (int i = 0; i < NGUARDED; i++)
+		p.columns[i] =
+			scanner_attribute(&operation_table, trigger->tg_relation, guarded[i]);
 	p.before = trigger->tg_trigslot;
 	p.after = update ? trigger->tg_newslot : trigger->tg_trigslot;
 	if (update)

@@ -12,7 +12,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "store/home.h"
-#include "store/ledger.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -123,13 +122,13 @@ _op_home_fault(PG_FUNCTION_ARGS)
 {
 	Oid         schema;
 	Oid         extension = home_extension(&schema);
+	Ledger      ledger;
 	const char *fault;
 
 	if (RecoveryInProgress())
 		PG_RETURN_NULL(); /* a standby sends nothing anyway */
-	ledger_begin(schema);
-	fault = home_reason(ledger_home_fault(extension));
-	ledger_end();
+	ledger = ledger_open(schema);
+	fault = home_reason(home_fault(&ledger, extension));
 	if (!fault)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(fault));

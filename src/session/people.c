@@ -10,11 +10,13 @@
 
 #include "base/compat.h"
 #include "store/actions.h"
+#include "store/agenda.h"
 #include "base/errors.h"
+#include "store/event.h"
 #include "store/finding.h"
 #include "fmgr.h"
 #include "spec/freeze.h"
-#include "store/ledger.h"
+#include "store/operation.h"
 #include "miscadmin.h"
 #include "session/receipt.h"
 #include "utils/builtins.h"
@@ -34,6 +36,7 @@ PG_FUNCTION_INFO_V1(op_digest);
 /* What a verb is about. */
 typedef struct Matter
 {
+	Ledger           ledger;
 	LedgerOperation *operation;
 	LedgerRequest   *request; /* of its generation; NULL: purged */
 	Action          *action;
@@ -97,13 +100,13 @@ begin_matter(FunctionCallInfo fcinfo)
 	char  *op_id = op_id_argument(fcinfo);
 	Matter m = {0};
 
-	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
-	m.operation = ledger_lock(op_id);
+	m.ledger = ledger_open(get_func_namespace(fcinfo->flinfo->fn_oid));
+	m.operation = operation_lock(&m.ledger, op_id);
 	if (m.operation == NULL)
 		no_such_operation(op_id);
-	m.action = action_get(m.operation->action);
+	m.action = action_get(&m.ledger, m.operation->action);
 	m.promises = finding_promises(m.action->spec, m.operation, NULL);
-	m.request = ledger_request(op_id, m.operation->op.generation);
+	m.request = request_read(&m.ledger, op_id, m.operation->op.generation);
 	if (m.request != NULL)
 		m.operation->op.not_after = m.request->not_after;
 	m.now = GetCurrentTimestamp();
@@ -112,28 +115,31 @@ begin_matter(FunctionCallInfo fcinfo)
 
 /* The next step, if there is one, is the only one: delete and insert. */
 static void
-plan(LedgerChange *change)
+plan(const Ledger *ledger, LedgerChange *change)
 {
-	ledger_off_agenda(change->op_id);
+	char *ids[] = {(char *) change->op_id};
+
+	agenda_remove(ledger, ids, 1);
 	if (change->decision.step == OPL_STEP_NONE)
 		return;
-	ledger_plan(change, 1, 0);
+	agenda_plan(ledger, change, 1, 0);
 	wake_worker_at_commit();
 }
 
 static void
-store(LedgerOperation *operation, const OplDecision *decision, const char *external_id,
+store(const Matter *m, const OplDecision *decision, const char *external_id,
 	  const char *reason)
 {
-	LedgerChange change = {.op_id = operation->op_id,
-						   .row = operation->row,
-						   .provider = operation->provider,
-						   .decision = *decision,
-						   .external_id = external_id,
-						   .reason = reason};
+	LedgerOperation *operation = m->operation;
+	LedgerChange     change = {.op_id = operation->op_id,
+							   .row = operation->row,
+							   .provider = operation->provider,
+							   .decision = *decision,
+							   .external_id = external_id,
+							   .reason = reason};
 
-	ledger_save_one(&change, GetCurrentTimestamp());
-	plan(&change);
+	operation_save_one(&m->ledger, &change, GetCurrentTimestamp());
+	plan(&m->ledger, &change);
 	wake_waiters_at_commit();
 	operation->op = decision->after;
 	operation->reason = (char *) reason;
@@ -157,9 +163,8 @@ not_before(const Matter *m)
 static Datum
 receipt(FunctionCallInfo fcinfo, const Matter *m, const char *message)
 {
-	TimestampTz due_at = ledger_due_at(m->operation->op_id, false);
+	TimestampTz due_at = agenda_due_at(&m->ledger, m->operation->op_id);
 
-	ledger_end();
 	PG_RETURN_DATUM(receipt_datum(fcinfo, m->operation, false, due_at, message));
 }
 
@@ -239,15 +244,15 @@ op_cancel(PG_FUNCTION_ARGS)
 	OplDecision decision;
 	const char *message = NULL;
 
-	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
-	m.operation = ledger_lock(op_id);
+	m.ledger = ledger_open(get_func_namespace(fcinfo->flinfo->fn_oid));
+	m.operation = operation_lock(&m.ledger, op_id);
 	if (m.operation == NULL)
 		no_such_operation(op_id);
 	switch (opl_cancel(&m.operation->op, &decision))
 	{
 		case OPL_VERB_OK:
-			store(m.operation, &decision, NULL, reason_of(&decision, m.operation));
-			ledger_event(op_id, actor(), "cancel", text_argument(fcinfo, 1));
+			store(&m, &decision, NULL, reason_of(&decision, m.operation));
+			event_insert(&m.ledger, op_id, actor(), "cancel", text_argument(fcinfo, 1));
 			break;
 		case OPL_VERB_TOO_LATE:
 			message = "too late: it may have been sent, the outcome is pending";
@@ -310,8 +315,8 @@ op_resolve(PG_FUNCTION_ARGS)
 		  &m, words);
 	if (decision.step != OPL_STEP_NONE && m.request == NULL)
 		refuse_purged(&m, words);
-	store(m.operation, &decision, external_id, reason_of(&decision, m.operation));
-	ledger_event(m.operation->op_id, actor(),
+	store(&m, &decision, external_id, reason_of(&decision, m.operation));
+	event_insert(&m.ledger, m.operation->op_id, actor(),
 				 psprintf("resolve %s%s%s", opl_state_name(outcome),
 						  external_id ? " " : "", external_id ? external_id : ""),
 				 note);
@@ -350,7 +355,7 @@ back_on_agenda(const Matter *m, const OplDecision *decision)
 						   .provider = m->operation->provider,
 						   .decision = *decision};
 
-	ledger_plan(&change, 1, 0);
+	agenda_plan(&m->ledger, &change, 1, 0);
 	wake_worker_at_commit();
 }
 
@@ -361,14 +366,14 @@ op_recheck(PG_FUNCTION_ARGS)
 	OplDecision decision;
 
 	check_recheck(&m, opl_recheck(&m.operation->op, &m.promises, m.now, &decision));
-	if (ledger_due_at(m.operation->op_id, false) == OPL_NEVER)
+	if (agenda_due_at(&m.ledger, m.operation->op_id) == OPL_NEVER)
 		back_on_agenda(&m, &decision);
 	else
 	{
-		ledger_nudge(m.operation->op_id);
+		agenda_nudge(&m.ledger, m.operation->op_id);
 		wake_nudge_at_commit();
 	}
-	ledger_event(m.operation->op_id, actor(), "recheck", NULL);
+	event_insert(&m.ledger, m.operation->op_id, actor(), "recheck", NULL);
 	return receipt(fcinfo, &m, "the provider is asked soon");
 }
 
@@ -423,10 +428,10 @@ op_reissue(PG_FUNCTION_ARGS)
 		  &m, &to_reissue);
 	check_reissue(&m);
 	next = render_again(&m, decision.after.generation);
-	ledger_next_generation(m.operation, &decision, &next);
-	store(m.operation, &decision, NULL, NULL);
+	operation_reissue(&m.ledger, m.operation, &decision, &next);
+	store(&m, &decision, NULL, NULL);
 	m.operation->external_id = NULL;
-	ledger_event(m.operation->op_id, actor(),
+	event_insert(&m.ledger, m.operation->op_id, actor(),
 				 psprintf("reissue generation %d", next.generation), note);
 	return receipt(fcinfo, &m, NULL);
 }
@@ -452,7 +457,7 @@ digest_of(const LedgerRequest *r)
 static void
 check_digest(const Matter *m, const char *looked_at)
 {
-	const char *recorded = ledger_held_digest(m->operation->op_id);
+	const char *recorded = event_last_note(&m->ledger, m->operation->op_id, "hold");
 	const char *present;
 
 	if (m->request == NULL)
@@ -488,8 +493,9 @@ op_approve(PG_FUNCTION_ARGS)
 					  m.now, &decision),
 		  &m, &to_approve);
 	check_digest(&m, text_argument(fcinfo, 2));
-	store(m.operation, &decision, NULL, reason_of(&decision, m.operation));
-	ledger_event(m.operation->op_id, actor(), "approve", text_argument(fcinfo, 1));
+	store(&m, &decision, NULL, reason_of(&decision, m.operation));
+	event_insert(&m.ledger, m.operation->op_id, actor(), "approve",
+				 text_argument(fcinfo, 1));
 	return receipt(fcinfo, &m, NULL);
 }
 
@@ -500,8 +506,9 @@ op_reject(PG_FUNCTION_ARGS)
 	OplDecision decision;
 
 	check(opl_reject(&m.operation->op, &decision), &m, &to_reject);
-	store(m.operation, &decision, NULL, reason_of(&decision, m.operation));
-	ledger_event(m.operation->op_id, actor(), "reject", text_argument(fcinfo, 1));
+	store(&m, &decision, NULL, reason_of(&decision, m.operation));
+	event_insert(&m.ledger, m.operation->op_id, actor(), "reject",
+				 text_argument(fcinfo, 1));
 	return receipt(fcinfo, &m, NULL);
 }
 
@@ -509,16 +516,16 @@ Datum
 op_digest(PG_FUNCTION_ARGS)
 {
 	char            *op_id = op_id_argument(fcinfo);
+	Ledger           ledger = ledger_open(get_func_namespace(fcinfo->flinfo->fn_oid));
 	LedgerOperation *operation;
 	LedgerRequest   *request;
 
-	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
-	operation = ledger_read(op_id, true);
+	ledger.snapshot_of_caller = true;
+	operation = operation_read(&ledger, op_id);
 	if (operation == NULL)
 		no_such_operation(op_id);
-	request = ledger_request(op_id, PG_ARGISNULL(1) ? operation->op.generation
-													: PG_GETARG_INT32(1));
-	ledger_end();
+	request = request_read(
+		&ledger, op_id, PG_ARGISNULL(1) ? operation->op.generation : PG_GETARG_INT32(1));
 	if (request == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(digest_of(request)));

@@ -8,7 +8,7 @@
 
 #include "access/htup.h"
 #include "fmgr.h"
-#include "store/ledger.h"
+#include "store/operation.h"
 
 /* Until a moment, at least 1. */
 extern int seconds_until(TimestampTz moment);

@@ -10,10 +10,13 @@
 #include "base/compat.h"
 #include "access/xlog.h"
 #include "store/actions.h"
+#include "store/agenda.h"
+#include "store/attempt.h"
+#include "store/config.h"
 #include "base/errors.h"
 #include "store/finding.h"
 #include "fmgr.h"
-#include "store/ledger.h"
+#include "store/operation.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "session/receipt.h"
@@ -40,6 +43,7 @@ enum
 /* One report and what it is about. */
 typedef struct Report
 {
+	Ledger           ledger;
 	LedgerOperation *operation;
 	Action          *action;
 	int              attempt;
@@ -209,8 +213,8 @@ find_claim(Report *r)
 		r->generation = op->generation;
 		r->claimed_at = op->last_sent_at;
 	}
-	else if (!ledger_attempt(r->operation->op_id, r->attempt, &kind, &r->generation,
-							 &r->claimed_at) ||
+	else if (!attempt_read(&r->ledger, r->operation->op_id, r->attempt, &kind,
+						   &r->generation, &r->claimed_at) ||
 			 strcmp(kind, "lookup") == 0 || strcmp(kind, "webhook") == 0)
 		refuse_attempt(r);
 }
@@ -241,20 +245,20 @@ static void
 record(const Report *r)
 {
 	const char   *op_id = r->operation->op_id;
-	LedgerAttempt attempt = {.op_id = op_id,
-							 .n = r->kind == OPL_KIND_SEND ? r->attempt
-														   : ledger_next_late(op_id),
-							 .kind = "report",
-							 .generation = r->generation,
-							 .verdict = opl_verdict_name(r->judgement.verdict),
-							 .reason = r->judgement.reason,
-							 .external_id = r->judgement.external_id,
-							 .request_id = r->judgement.request_id,
-							 .evidence = &r->evidence,
-							 .started_at = r->claimed_at,
-							 .finished_at = r->now};
+	LedgerAttempt attempt = {
+		.op_id = op_id,
+		.n = r->kind == OPL_KIND_SEND ? r->attempt : attempt_next_late(&r->ledger, op_id),
+		.kind = "report",
+		.generation = r->generation,
+		.verdict = opl_verdict_name(r->judgement.verdict),
+		.reason = r->judgement.reason,
+		.external_id = r->judgement.external_id,
+		.request_id = r->judgement.request_id,
+		.evidence = &r->evidence,
+		.started_at = r->claimed_at,
+		.finished_at = r->now};
 
-	ledger_record(&attempt, 1);
+	attempt_insert(&r->ledger, &attempt, 1);
 }
 
 static void
@@ -263,7 +267,7 @@ pause_provider(const Report *r)
 	const char *note =
 		psprintf("%s, reported of \"%s\"", r->judgement.reason, r->operation->op_id);
 
-	if (ledger_pause(r->operation->provider, note))
+	if (config_pause(&r->ledger, r->operation->provider, note))
 		ereport(WARNING,
 				(errmsg("provider \"%s\" is paused: %s", r->operation->provider, note),
 				 errhint("Repair the cause, then call op_provider_resume('%s').",
@@ -279,7 +283,7 @@ settle(FunctionCallInfo fcinfo, Report *r)
 	find_claim(r);
 	read_evidence(fcinfo, r);
 	judge(r);
-	request = ledger_request(r->operation->op_id, r->operation->op.generation);
+	request = request_read(&r->ledger, r->operation->op_id, r->operation->op.generation);
 	if (request != NULL)
 		r->operation->op.not_after = request->not_after;
 	decision = decide(r);
@@ -287,7 +291,7 @@ settle(FunctionCallInfo fcinfo, Report *r)
 	if (decision.pause)
 		pause_provider(r);
 	if (decision.moved || decision.note_failed)
-		finding_store(r->operation, &decision, &r->judgement,
+		finding_store(&r->ledger, r->operation, &decision, &r->judgement,
 					  decision.step == OPL_STEP_SEND, r->now);
 }
 
@@ -310,16 +314,15 @@ op_report(PG_FUNCTION_ARGS)
 	TimestampTz due_at = OPL_NEVER;
 
 	PreventCommandDuringRecovery("op_report()");
-	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
-	r.operation = ledger_lock(op_id);
+	r.ledger = ledger_open(get_func_namespace(fcinfo->flinfo->fn_oid));
+	r.operation = operation_lock(&r.ledger, op_id);
 	if (r.operation == NULL)
 		no_such_operation(op_id);
 	r.now = GetCurrentTimestamp();
-	r.action = action_get(r.operation->action);
+	r.action = action_get(&r.ledger, r.operation->action);
 	check_executor(&r);
 	settle(fcinfo, &r);
 	if (!opl_state_ended(r.operation->op.state))
-		due_at = ledger_due_at(op_id, false);
-	ledger_end();
+		due_at = agenda_due_at(&r.ledger, op_id);
 	PG_RETURN_DATUM(receipt_datum(fcinfo, r.operation, false, due_at, NULL));
 }

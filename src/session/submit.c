@@ -11,11 +11,13 @@
 #include "base/compat.h"
 #include "access/xact.h"
 #include "store/actions.h"
+#include "store/agenda.h"
 #include "base/errors.h"
+#include "store/event.h"
 #include "fmgr.h"
 #include "spec/freeze.h"
 #include "base/guc.h"
-#include "store/ledger.h"
+#include "store/operation.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 #include "spec/profile.h"
@@ -236,30 +238,30 @@ check_same(const LedgerBirth *birth, const LedgerOperation *first)
 
 /* Somebody asks again about what nobody knows: look sooner. */
 static void
-nudge(const LedgerOperation *operation)
+nudge(const Ledger *ledger, const LedgerOperation *operation)
 {
 	if (operation->op.state != OPL_UNKNOWN && operation->op.state != OPL_REVIEW)
 		return;
-	ledger_nudge(operation->op_id);
+	agenda_nudge(ledger, operation->op_id);
 	wake_nudge_at_commit();
 }
 
 /* An approval is for what is recorded here, and for nothing else. What cannot be
  * sent wakes nobody: op_provider_resume() does. */
 static void
-hold_or_go(const LedgerBirth *birth, const Action *action)
+hold_or_go(const Ledger *ledger, const LedgerBirth *birth, const Action *action)
 {
 	if (birth->digest)
-		ledger_event(birth->op_id, birth->submitted_by, "hold", birth->digest);
+		event_insert(ledger, birth->op_id, birth->submitted_by, "hold", birth->digest);
 	else if (!action->paused)
 		wake_worker_at_commit();
 }
 
 /* Of whoever was faster; but our snapshot may be older, or a trigger said no. */
 static LedgerOperation *
-read_first(const char *op_id)
+read_first(const Ledger *ledger, const char *op_id)
 {
-	LedgerOperation *operation = ledger_read(op_id, false);
+	LedgerOperation *operation = operation_read(ledger, op_id);
 
 	if (operation)
 		return operation;
@@ -280,6 +282,7 @@ read_first(const char *op_id)
 Datum
 op_submit(PG_FUNCTION_ARGS)
 {
+	Ledger           ledger = ledger_open(get_func_namespace(fcinfo->flinfo->fn_oid));
 	LedgerBirth      birth = {0};
 	LedgerOperation *operation;
 	Action          *action;
@@ -288,25 +291,24 @@ op_submit(PG_FUNCTION_ARGS)
 
 	PreventCommandIfReadOnly("op_submit()"); /* also where it would only answer */
 	read_arguments(fcinfo, &birth);
-	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
-	action = action_get(birth.action);
+	action = action_get(&ledger, birth.action);
 	check(&birth, action);
-	is_new = ledger_insert(&birth, freeze, action, &operation);
+	is_new = operation_insert(&ledger, &birth, freeze, action, &operation);
 	if (is_new)
 	{
-		hold_or_go(&birth, action);
+		hold_or_go(&ledger, &birth, action);
 		due_at = birth.born.due_at;
 	}
 	else
 	{
 		if (!operation)
-			operation = read_first(birth.op_id);
+			operation = read_first(&ledger, birth.op_id);
 		check_same(&birth, operation);
-		nudge(operation);
-		due_at = opl_state_ended(operation->op.state) ? OPL_NEVER
-													  : ledger_due_at(birth.op_id, false);
+		nudge(&ledger, operation);
+		due_at = opl_state_ended(operation->op.state)
+					 ? OPL_NEVER
+					 : agenda_due_at(&ledger, birth.op_id);
 	}
-	ledger_end();
 	if (is_new)
 	{
 		operation = newborn(&birth);

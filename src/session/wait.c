@@ -9,11 +9,14 @@
 #include "base/compat.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "base/errors.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "store/ledger.h"
+#include "store/agenda.h"
+#include "store/operation.h"
+#include "store/spi.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "session/receipt.h"
@@ -73,14 +76,12 @@ check_can_see(const LedgerOperation *operation)
 static LedgerOperation *
 look(Oid schema, const char *op_id, TimestampTz *due_at)
 {
-	LedgerOperation *operation;
+	Ledger           ledger = ledger_open(schema);
+	LedgerOperation *operation = operation_read(&ledger, op_id);
 
-	ledger_begin(schema);
-	operation = ledger_read(op_id, false);
 	*due_at = OPL_NEVER;
 	if (operation && !opl_state_ended(operation->op.state))
-		*due_at = ledger_due_at(op_id, false);
-	ledger_end();
+		*due_at = agenda_due_at(&ledger, op_id);
 	return operation;
 }
 
@@ -194,32 +195,58 @@ result_row(FunctionCallInfo fcinfo, Datum receipt)
 		heap_form_tuple(BlessTupleDesc(descriptor), &receipt, &null));
 }
 
+/* Whoever calls the procedure needs the rights for op_submit() and op_status(), and no
+ * more. */
+static Datum
+call_submit(FunctionCallInfo fcinfo, const Ledger *ledger)
+{
+	static const SpiStatement submit = {
+		"SELECT @.op_submit($1, $2, $3)", 3, {TEXTOID, TEXTOID, JSONBOID}};
+	Datum values[3];
+	char  nulls[3];
+
+	for (int i = 0; i < lengthof(values); i++)
+	{
+		nulls[i] = PG_ARGISNULL(i) ? 'n' : ' ';
+		values[i] =
+			PG_ARGISNULL(i) ? (Datum) 0 : PointerGetDatum(PG_GETARG_VARLENA_PP(i));
+	}
+	return spi_call(ledger, &submit, values, nulls);
+}
+
+static Datum
+call_status(FunctionCallInfo fcinfo, const Ledger *ledger)
+{
+	static const SpiStatement status = {"SELECT @.op_status($1)", 1, {TEXTOID}};
+	Datum                     values[] = {PG_GETARG_DATUM(0)};
+
+	return spi_call(ledger, &status, values, NULL);
+}
+
 Datum
 op_execute(PG_FUNCTION_ARGS)
 {
-	Oid         schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+	Ledger      ledger = ledger_open(get_func_namespace(fcinfo->flinfo->fn_oid));
 	TimestampTz until =
 		GetCurrentTimestamp() + timeout_ms(fcinfo, 3, LONG_MAX / 2000) * INT64CONST(1000);
 	Datum receipt;
 	bool  is_new;
 
 	refuse_in_block(fcinfo);
-	ledger_begin_nonatomic(schema);
-	receipt = ledger_call_submit(PG_ARGISNULL(0) ? NULL : PG_GETARG_TEXT_PP(0),
-								 PG_ARGISNULL(1) ? NULL : PG_GETARG_TEXT_PP(1),
-								 PG_ARGISNULL(2) ? NULL : PG_GETARG_JSONB_P(2));
+	spi_begin_nonatomic();
+	receipt = call_submit(fcinfo, &ledger);
 	is_new = is_new_in(receipt);
-	ledger_commit();
+	spi_commit();
 	for (;;)
 	{
 		wake_wait_begin();
-		receipt = ledger_call_status(PG_GETARG_TEXT_PP(0));
-		ledger_commit();
+		receipt = call_status(fcinfo, &ledger);
+		spi_commit();
 		if (!worth_waiting(state_in(receipt)) || left_ms(until) == 0)
 			break;
 		wake_wait_sleep(Min(left_ms(until), LOOK_MS));
 	}
 	wake_wait_finish();
-	ledger_end();
+	spi_end_nonatomic();
 	PG_RETURN_DATUM(result_row(fcinfo, with_is_new(receipt, is_new)));
 }

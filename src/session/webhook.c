@@ -14,11 +14,14 @@
 
 #include "base/compat.h"
 #include "store/actions.h"
+#include "store/agenda.h"
+#include "store/attempt.h"
+#include "store/config.h"
 #include "base/errors.h"
 #include "store/finding.h"
 #include "fmgr.h"
 #include "base/guc.h"
-#include "store/ledger.h"
+#include "store/operation.h"
 #include "mb/pg_wchar.h"
 #include "session/receipt.h"
 #include "base/jsonpath.h"
@@ -35,6 +38,7 @@ PG_FUNCTION_INFO_V1(op_webhook);
 /* What was delivered, and how it is read. */
 typedef struct Delivery
 {
+	Ledger      ledger;
 	char       *provider;
 	Jsonb      *headers;
 	bytea      *body;
@@ -83,7 +87,7 @@ static void
 load_provider(Delivery *d)
 {
 	int    n;
-	char **names = ledger_actions_of(d->provider, &n);
+	char **names = config_actions(&d->ledger, d->provider, &n);
 
 	if (n == 0)
 		ereport(ERROR,
@@ -92,7 +96,7 @@ load_provider(Delivery *d)
 				 errhint("op_provider lists providers, op_action their actions.")));
 	d->actions = palloc(sizeof(Action *) * n);
 	for (int i = 0; i < n; i++)
-		d->actions[d->nactions++] = action_get(names[i]);
+		d->actions[d->nactions++] = action_get(&d->ledger, names[i]);
 	d->spec = d->actions[0]->spec;
 	if (d->spec->webhook.secret == NULL)
 		ereport(ERROR,
@@ -177,7 +181,7 @@ by_marker(const Delivery *d, const Action *action)
 	JsonPath        *path = action->spec->object.marker;
 	char            *marker = path ? path_text(path, d->object) : NULL;
 	char            *op_id = marker ? op_id_of(marker, d->spec->name_space) : NULL;
-	LedgerOperation *operation = op_id ? ledger_read(op_id, false) : NULL;
+	LedgerOperation *operation = op_id ? operation_read(&d->ledger, op_id) : NULL;
 
 	return is_of(operation, action) ? operation : NULL;
 }
@@ -192,10 +196,10 @@ by_external_id(const Delivery *d, const Action *action)
 
 	if (id == NULL || strlen(id) > LONGEST_WORD)
 		return NULL;
-	op_ids = ledger_with_object(id, &n);
+	op_ids = attempt_with_object(&d->ledger, id, &n);
 	for (int i = 0; i < n; i++)
 	{
-		LedgerOperation *operation = ledger_read(op_ids[i], false);
+		LedgerOperation *operation = operation_read(&d->ledger, op_ids[i]);
 
 		if (is_of(operation, action) && operation->external_id != NULL &&
 			strcmp(operation->external_id, id) == 0)
@@ -228,7 +232,7 @@ find_operation(const Delivery *d, Action **action)
 
 			*action = d->actions[i];
 			if (operation != NULL)
-				return ledger_lock(operation->op_id);
+				return operation_lock(&d->ledger, operation->op_id);
 		}
 	}
 	return NULL;
@@ -287,13 +291,13 @@ proof(const Delivery *d)
 
 static void
 record(const Delivery *d, const LedgerOperation *operation, const Judgement *judgement,
-	   const char *id, int n)
+	   const char *id)
 {
 	JsonPath     *type = d->spec->webhook.type;
 	char         *word = type ? short_word(path_text(type, d->event)) : NULL;
 	StringInfo    body = makeStringInfo();
 	LedgerAttempt attempt = {.op_id = operation->op_id,
-							 .n = n,
+							 .n = attempt_next_late(&d->ledger, operation->op_id),
 							 .kind = "webhook",
 							 .generation = operation->op.generation,
 							 .verdict = opl_verdict_name(judgement->verdict),
@@ -306,7 +310,7 @@ record(const Delivery *d, const LedgerOperation *operation, const Judgement *jud
 							 .finished_at = d->now};
 
 	appendBinaryStringInfo(body, VARDATA_ANY(d->body), VARSIZE_ANY_EXHDR(d->body));
-	ledger_record(&attempt, 1);
+	attempt_insert(&d->ledger, &attempt, 1);
 }
 
 static void
@@ -317,19 +321,19 @@ take_in(const Delivery *d, LedgerOperation *operation, const Action *action)
 		classify_object(action->spec, &ours, d->object, operation->external_id);
 	OplPromises    promises = finding_promises(action->spec, operation, &judgement);
 	OplFinding     finding = finding_of(operation, &judgement, OPL_KIND_DOOR, d->now);
-	LedgerRequest *request = ledger_request(operation->op_id, operation->op.generation);
-	char          *id = event_id(d);
-	OplDecision    decision;
-	int            n;
+	LedgerRequest *request =
+		request_read(&d->ledger, operation->op_id, operation->op.generation);
+	char       *id = event_id(d);
+	OplDecision decision;
 
-	if (ledger_has_event(operation->op_id, id, &n))
+	if (attempt_has_event(&d->ledger, operation->op_id, id))
 		return;
 	if (request != NULL)
 		operation->op.not_after = request->not_after;
 	decision = opl_decide(&operation->op, &promises, &finding, d->now);
-	record(d, operation, &judgement, id, n);
+	record(d, operation, &judgement, id);
 	if (decision.moved || decision.note_failed)
-		finding_store(operation, &decision, &judgement, false, d->now);
+		finding_store(&d->ledger, operation, &decision, &judgement, false, d->now);
 }
 
 Datum
@@ -341,7 +345,7 @@ op_webhook(PG_FUNCTION_ARGS)
 	TimestampTz      due_at = OPL_NEVER;
 
 	read_arguments(fcinfo, &d);
-	ledger_begin(get_func_namespace(fcinfo->flinfo->fn_oid));
+	d.ledger = ledger_open(get_func_namespace(fcinfo->flinfo->fn_oid));
 	load_provider(&d);
 	check_genuine(&d);
 	if (read_event(&d))
@@ -350,9 +354,8 @@ op_webhook(PG_FUNCTION_ARGS)
 	{
 		take_in(&d, operation, action);
 		if (!opl_state_ended(operation->op.state))
-			due_at = ledger_due_at(operation->op_id, false);
+			due_at = agenda_due_at(&d.ledger, operation->op_id);
 	}
-	ledger_end();
 	if (operation == NULL)
 		PG_RETURN_NULL(); /* somebody else's object: nothing to say about it */
 	PG_RETURN_DATUM(receipt_datum(fcinfo, operation, false, due_at, NULL));

@@ -11,7 +11,7 @@
 
 #include "base/errors.h"
 #include "spec/fields.h"
-#include "store/ledger.h"
+#include "store/config.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
@@ -63,9 +63,9 @@ action_release(Action *action)
 
 /* Parsed in a context that only survives when nothing was wrong. */
 static Action *
-load(const char *name, const char *provider, int64 version)
+load(const Ledger *ledger, const char *name, const char *provider, int64 version)
 {
-	Jsonb        *merged = ledger_spec(name);
+	Jsonb        *merged = config_spec(ledger, name);
 	MemoryContext context = AllocSetContextCreate(
 		CurrentMemoryContext, "op_ledger action", ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
@@ -84,7 +84,7 @@ load(const char *name, const char *provider, int64 version)
 
 /* Compared with the tables; the configuration is of this edition. */
 static Action *
-find_anew(const char *name, uint64 edition)
+find_anew(const Ledger *ledger, const char *name, uint64 edition)
 {
 	char   *provider;
 	int64   version;
@@ -93,12 +93,12 @@ find_anew(const char *name, uint64 edition)
 	bool    paused;
 	Action *fresh;
 
-	if (!ledger_action(name, &provider, &version, &paused))
+	if (!config_action(ledger, name, &provider, &version, &paused))
 		return NULL;
 	entry = hash_search(table(), name, HASH_FIND, &found);
 	if (!found || entry->action->version != version)
 	{
-		fresh = load(name, provider, version);
+		fresh = load(ledger, name, provider, version);
 		entry = hash_search(table(), name, HASH_ENTER, &found);
 		if (found)
 			forget(entry->action);
@@ -110,9 +110,9 @@ find_anew(const char *name, uint64 edition)
 }
 
 Action *
-action_find(const char *name)
+action_find(const Ledger *ledger, const char *name)
 {
-	uint64 edition = ledger_config_edition();
+	uint64 edition = config_edition(ledger);
 	Entry *entry;
 
 	if (strlen(name) >= NAME_SIZE)
@@ -120,20 +120,20 @@ action_find(const char *name)
 	entry = hash_search(table(), name, HASH_FIND, NULL);
 	if (entry && edition != 0 && entry->edition == edition)
 		return entry->action;
-	return find_anew(name, edition);
+	return find_anew(ledger, name, edition);
 }
 
 Action *
-action_get(const char *name)
+action_get(const Ledger *ledger, const char *name)
 {
-	Action     *action = action_find(name);
+	Action     *action = action_find(ledger, name);
 	char      **names;
 	int         count;
 	const char *near;
 
 	if (action)
 		return action;
-	names = ledger_actions(&count);
+	names = config_actions(ledger, NULL, &count);
 	near = nearest_name(name, (const char *const *) names, count);
 	ereport(
 		ERROR,

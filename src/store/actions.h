@@ -7,6 +7,7 @@
 #include "postgres.h"
 
 #include "spec/profile.h"
+#include "store/ledger.h"
 
 typedef struct Action
 {
@@ -20,12 +21,11 @@ typedef struct Action
 	bool          paused; /* its provider, when it was last asked for */
 } Action;
 
-/* NULL: there is no such action. Raises OL003 when its spec is wrong. Between
- * ledger_begin() and ledger_end(). */
-extern Action *action_find(const char *name);
+/* NULL: there is no such action. Raises OL003 when its spec is wrong. */
+extern Action *action_find(const Ledger *ledger, const char *name);
 
 /* As action_find(), but raises OL005 with the nearest name. */
-extern Action *action_get(const char *name);
+extern Action *action_get(const Ledger *ledger, const char *name);
 
 extern void action_hold(Action *action);
 extern void action_release(Action *action);

@@ -14,13 +14,15 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "store/actions.h"
+#include "store/agenda.h"
 #include "base/errors.h"
+#include "store/event.h"
 #include "store/finding.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "store/home.h"
 #include "store/lease.h"
-#include "store/ledger.h"
+#include "store/spi.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "utils/builtins.h"
@@ -58,10 +60,10 @@ count(Adoption *adoption, const OplDecision *decision)
 }
 
 static void
-decide(LedgerChange *change, const LedgerOperation *operation, bool guarded,
-	   TimestampTz now)
+decide(const Ledger *ledger, LedgerChange *change, const LedgerOperation *operation,
+	   bool guarded, TimestampTz now)
 {
-	Action     *action = action_find(operation->action);
+	Action     *action = action_find(ledger, operation->action);
 	OplPromises promises = promises_of(operation, action);
 
 	memset(change, 0, sizeof(LedgerChange));
@@ -76,13 +78,63 @@ decide(LedgerChange *change, const LedgerOperation *operation, bool guarded,
 		change->decision.reason ? change->decision.reason : operation->reason;
 }
 
+/* All that has not ended for good, locked, some at a time; NULL: no more. The cursor's
+ * snapshot is older than what we write, so no row is met twice. */
+static LedgerOperation *
+next_operations(const Ledger *ledger, int *count)
+{
+	static const SpiStatement scan = {
+		"SELECT o.ctid, (SELECT r.not_after FROM @.op_request AS r"
+		"                 WHERE r.op_id = o.op_id AND r.generation = o.generation)"
+		"  FROM @.op_operation AS o WHERE o.state NOT IN ('confirmed', 'cancelled')"
+		" FOR NO KEY UPDATE OF o"};
+	ItemPointerData *rows = palloc(sizeof(ItemPointerData) * BATCH_ROWS);
+	TimestampTz     *not_after = palloc(sizeof(TimestampTz) * BATCH_ROWS);
+	LedgerOperation *operations;
+	bool             null;
+
+	*count = (int) spi_fetch(ledger, &scan, "op_ledger adoption", BATCH_ROWS);
+	for (int i = 0; i < *count; i++)
+	{
+		rows[i] = *(ItemPointer) DatumGetPointer(spi_datum(i, 1, &null));
+		not_after[i] = spi_time(i, 2);
+	}
+	spi_done();
+	if (*count == 0)
+		return NULL;
+	operations = operation_read_at(ledger, rows, *count);
+	for (int i = 0; i < *count; i++)
+		operations[i].op.not_after = not_after[i];
+	return operations;
+}
+
+/* A row of the agenda that a copy brought along is replaced, never updated. What has
+ * ended is in no agenda, and nothing happened to it. */
+static void
+save(const Ledger *ledger, LedgerChange *changes, int n, const char *actor,
+	 const char *note)
+{
+	char **ids = palloc(sizeof(char *) * n);
+	int    living = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (!opl_state_ended(changes[i].decision.after.state))
+			ids[living++] = (char *) changes[i].op_id;
+	}
+	operation_adopt(ledger, changes, n);
+	agenda_remove(ledger, ids, living);
+	agenda_plan(ledger, changes, n, 0);
+	event_insert_many(ledger, ids, living, actor, "adopt", note);
+}
+
 /* False: there are no more. */
 static bool
-adopt_some(Adoption *adoption, bool guarded, const char *actor, const char *note,
-		   TimestampTz now)
+adopt_some(const Ledger *ledger, Adoption *adoption, bool guarded, const char *actor,
+		   const char *note, TimestampTz now)
 {
 	int              n;
-	LedgerOperation *operations = ledger_adopt_next(BATCH_ROWS, CurrentMemoryContext, &n);
+	LedgerOperation *operations = next_operations(ledger, &n);
 	LedgerChange    *changes;
 
 	if (!operations)
@@ -90,10 +142,10 @@ adopt_some(Adoption *adoption, bool guarded, const char *actor, const char *note
 	changes = palloc(sizeof(LedgerChange) * n);
 	for (int i = 0; i < n; i++)
 	{
-		decide(&changes[i], &operations[i], guarded, now);
+		decide(ledger, &changes[i], &operations[i], guarded, now);
 		count(adoption, &changes[i].decision);
 	}
-	ledger_adopt_save(changes, n, actor, note);
+	save(ledger, changes, n, actor, note);
 	return true;
 }
 
@@ -108,24 +160,28 @@ check_for_stop(void)
 }
 
 Adoption
-adopt(Oid extension, bool guarded, const char *actor, const char *note)
+adopt(const Ledger *ledger, Oid extension, bool guarded, const char *actor,
+	  const char *note)
 {
 	Adoption      adoption = {0};
 	TimestampTz   now = GetCurrentTimestamp();
 	HomeRow       here = home_here(extension);
-	MemoryContext batch = AllocSetContextCreate(
-		CurrentMemoryContext, "op_ledger adoption", ALLOCSET_DEFAULT_SIZES);
-	MemoryContext outer = MemoryContextSwitchTo(batch);
+	Ledger        batch = *ledger; /* what is read lasts as long as its batch */
+	MemoryContext outer;
 
-	ledger_settle_home(&here, actor, now);
-	ledger_event(NULL, actor, "adopt", note);
-	while (adopt_some(&adoption, guarded, actor, note, now))
+	batch.memory = AllocSetContextCreate(ledger->memory, "op_ledger adoption",
+										 ALLOCSET_DEFAULT_SIZES);
+	outer = MemoryContextSwitchTo(batch.memory);
+	home_settle(&batch, &here, actor, now);
+	event_catch_up(&batch);
+	event_insert(&batch, NULL, actor, "adopt", note);
+	while (adopt_some(&batch, &adoption, guarded, actor, note, now))
 	{
 		check_for_stop();
-		MemoryContextReset(batch);
+		MemoryContextReset(batch.memory);
 	}
 	MemoryContextSwitchTo(outer);
-	MemoryContextDelete(batch);
+	MemoryContextDelete(batch.memory);
 	return adoption;
 }
 
@@ -145,9 +201,9 @@ refuse_on_standby(void)
 
 /* Nothing to take over; a second call is harmless. */
 static bool
-at_home(Oid extension, bool force)
+at_home(const Ledger *ledger, Oid extension, bool force)
 {
-	if (ledger_home_fault(extension) != HOME_OK || force)
+	if (home_fault(ledger, extension) != HOME_OK || force)
 		return false;
 	ereport(NOTICE,
 			(errmsg("this is the ledger's home already; nothing was changed"),
@@ -174,15 +230,15 @@ op_adopt(PG_FUNCTION_ARGS)
 	Adoption       adoption = {0};
 	Oid            schema;
 	Oid            extension = home_extension(&schema);
+	Ledger         ledger;
 
 	refuse_on_standby();
 	InitMaterializedSRF(fcinfo, 0);
-	ledger_begin(schema);
-	ledger_lock_homes();
-	if (!at_home(extension, force))
-		adoption =
-			adopt(extension, false, GetUserNameFromId(GetOuterUserId(), false), note);
-	ledger_end();
+	ledger = ledger_open(schema);
+	home_lock(&ledger);
+	if (!at_home(&ledger, extension, force))
+		adoption = adopt(&ledger, extension, false,
+						 GetUserNameFromId(GetOuterUserId(), false), note);
 	put_row(result, "lookup", adoption.lookups);
 	put_row(result, "send", adoption.sends);
 	put_row(result, "review", adoption.reviews);

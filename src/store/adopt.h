@@ -6,6 +6,8 @@
 
 #include "postgres.h"
 
+#include "store/ledger.h"
+
 /* How many operations, by what follows for them. */
 typedef struct Adoption
 {
@@ -16,7 +18,8 @@ typedef struct Adoption
 } Adoption;
 
 /* Make this place the home, and the agenda anew. `guarded`: keys still guard (a
- * fail-over). One transaction, the caller's; between ledger_begin() and _end(). */
-extern Adoption adopt(Oid extension, bool guarded, const char *actor, const char *note);
+ * fail-over). One transaction, the caller's. */
+extern Adoption adopt(const Ledger *ledger, Oid extension, bool guarded,
+					  const char *actor, const char *note);
 
 #endif

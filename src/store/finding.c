@@ -6,6 +6,7 @@
 #include "store/finding.h"
 
 #include "base/wake.h"
+#include "store/agenda.h"
 
 #include "common/pg_prng.h"
 #include "utils/memutils.h"
@@ -105,7 +106,7 @@ finding_apply(LedgerChange *change, const Judgement *judgement)
 	change->failed_id = decision->note_failed ? judgement->external_id : NULL;
 }
 
-/* As long as the operation lasts: that is longer than ledger_end(). */
+/* As long as the operation lasts. */
 static char *
 kept(const LedgerOperation *operation, const char *text)
 {
@@ -114,8 +115,9 @@ kept(const LedgerOperation *operation, const char *text)
 }
 
 void
-finding_store(LedgerOperation *operation, const OplDecision *decision,
-			  const Judgement *judgement, bool for_client, TimestampTz now)
+finding_store(const Ledger *ledger, LedgerOperation *operation,
+			  const OplDecision *decision, const Judgement *judgement, bool for_client,
+			  TimestampTz now)
 {
 	LedgerChange change = {.op_id = operation->op_id,
 						   .row = operation->row,
@@ -125,16 +127,16 @@ finding_store(LedgerOperation *operation, const OplDecision *decision,
 						   .for_client = for_client};
 
 	finding_apply(&change, judgement);
-	ledger_save_one(&change, now);
+	operation_save_one(ledger, &change, now);
 	operation->op = decision->after;
 	operation->reason = kept(operation, change.reason);
 	if (change.external_id != NULL)
 		operation->external_id = kept(operation, change.external_id);
 	if (!decision->moved)
 		return;
-	ledger_off_agenda(operation->op_id);
+	agenda_remove(ledger, &operation->op_id, 1);
 	if (decision->step != OPL_STEP_NONE)
-		ledger_plan(&change, 1, 0);
+		agenda_plan(ledger, &change, 1, 0);
 	wake_worker_at_commit();
 	wake_waiters_at_commit();
 }

@@ -10,7 +10,7 @@
 #include "postgres.h"
 
 #include "spec/classify.h"
-#include "store/ledger.h"
+#include "store/operation.h"
 #include "spec/spec.h"
 
 /* What the provider promises about an operation. Where its object is known, a
@@ -32,7 +32,8 @@ extern void finding_apply(LedgerChange *change, const Judgement *judgement);
 /* Store, in a session, what follows from evidence, and tell those who wait. The
  * agenda is deleted from and inserted into, never updated. `operation` becomes what
  * is stored; its row is locked. */
-extern void finding_store(LedgerOperation *operation, const OplDecision *decision,
-						  const Judgement *judgement, bool for_client, TimestampTz now);
+extern void finding_store(const Ledger *ledger, LedgerOperation *operation,
+						  const OplDecision *decision, const Judgement *judgement,
+						  bool for_client, TimestampTz now);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * home.h - may this copy of the ledger send?
+ * home.h - op_control: may this copy of the ledger send?
  *
  * Dumps, templates, file copies, recovered backups and promoted standbys all
  * carry the rows of their original. What tells them apart is where they are.
@@ -8,6 +8,8 @@
 #define OPL_HOME_H
 
 #include "postgres.h"
+
+#include "store/ledger.h"
 
 typedef struct HomeRow
 {
@@ -35,9 +37,15 @@ typedef enum HomeFault
 } HomeFault;
 
 /* May this copy send? Where several things are wrong, the gravest. */
-extern HomeFault home_fault(const HomeRow *homes, int count, const HomeRow *here);
+extern HomeFault home_fault(const Ledger *ledger, Oid extension);
 
 /* Why nothing may be sent from here, NULL if it may. */
 extern const char *home_reason(HomeFault fault);
+
+/* Adoption: one at a time, and nobody reads less than before. */
+extern void home_lock(const Ledger *ledger);
+/* `here` is the home from now on, and no other one. */
+extern void home_settle(const Ledger *ledger, const HomeRow *here, const char *actor,
+						TimestampTz now);
 
 #endif

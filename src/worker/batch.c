@@ -8,11 +8,14 @@
 
 #include "worker/batch.h"
 
+#include "base/by_op_id.h"
+
 Batch *
-batch_new(TimestampTz now)
+batch_new(const Ledger *ledger, TimestampTz now)
 {
 	Batch *batch = palloc0(sizeof(Batch));
 
+	batch->ledger = ledger;
 	batch->now = now;
 	return batch;
 }
@@ -69,7 +72,7 @@ batch_changed(const Batch *batch, int *n)
 	*n = batch->nchanges;
 	for (int i = 0; i < batch->nchanges; i++)
 		op_ids[i] = (char *) batch->changes[i].op_id;
-	rows_sort(op_ids, *n, sizeof(char *));
+	by_op_id_sort(op_ids, *n, sizeof(char *));
 	return op_ids;
 }
 
@@ -106,10 +109,10 @@ batch_write(Batch *batch, int64 epoch)
 {
 	if (batch->nchanges > 0)
 	{
-		ledger_save(batch->changes, batch->nchanges, batch->now);
-		ledger_plan(batch->changes, batch->nchanges, epoch);
+		operation_save(batch->ledger, batch->changes, batch->nchanges, batch->now);
+		agenda_plan(batch->ledger, batch->changes, batch->nchanges, epoch);
 		note_places(batch);
 	}
 	if (batch->nattempts > 0)
-		ledger_record(batch->attempts, batch->nattempts);
+		attempt_insert(batch->ledger, batch->attempts, batch->nattempts);
 }

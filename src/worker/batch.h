@@ -7,8 +7,9 @@
 #include "postgres.h"
 
 #include "worker/flight.h"
-#include "store/ledger.h"
-#include "store/rows.h"
+#include "store/agenda.h"
+#include "store/attempt.h"
+#include "store/operation.h"
 
 #define SETTLE_MAX 256 /* answers in one turn */
 #define CLAIM_MAX 128  /* rows of the agenda in one turn */
@@ -16,6 +17,7 @@
 /* Lives as long as the turn's transaction. */
 typedef struct Batch
 {
+	const Ledger *ledger;
 	TimestampTz   now;
 	Exchange     *answers[SETTLE_MAX];
 	int           nanswers;
@@ -40,7 +42,7 @@ typedef struct Batch
 	bool      ended; /* an operation ended: tell those who wait */
 } Batch;
 
-extern Batch *batch_new(TimestampTz now);
+extern Batch *batch_new(const Ledger *ledger, TimestampTz now);
 
 /* What follows for an operation. */
 extern LedgerChange  *batch_change(Batch *batch, const LedgerOperation *operation,

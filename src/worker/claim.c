@@ -8,6 +8,8 @@
 
 #include "worker/claim.h"
 
+#include "base/by_op_id.h"
+#include "store/config.h"
 #include "store/finding.h"
 #include "worker/pace.h"
 #include "worker/trouble.h"
@@ -152,7 +154,7 @@ avoided(TimestampTz now, int *count)
 		op_ids[(*count)++] = trouble[i];
 	for (int i = 0; i < nheld; i++)
 		op_ids[(*count)++] = held[i].op_id;
-	rows_sort(op_ids, *count, sizeof(char *));
+	by_op_id_sort(op_ids, *count, sizeof(char *));
 	return op_ids;
 }
 
@@ -197,7 +199,7 @@ free_places(Batch *batch)
 {
 	static int      first = 0;
 	int             n;
-	LedgerProvider *providers = ledger_providers(&n);
+	LedgerProvider *providers = config_providers(batch->ledger, &n);
 
 	batch->places = palloc0(sizeof(LedgerPlaces) * Max(2 * n, 1));
 	for (int i = 0; i < n; i++)
@@ -220,8 +222,8 @@ claim_take(Batch *batch, int limit)
 	free_places(batch);
 	if (batch->nplaces == 0)
 		return;
-	batch->due = ledger_take_due(batch->places, batch->nplaces, limit, others, n,
-								 batch->now, &batch->ndue);
+	batch->due = agenda_take(batch->ledger, batch->places, batch->nplaces, limit, others,
+							 n, batch->now, &batch->ndue);
 	for (int i = 0; i < batch->nplaces; i++)
 		move_cursor(batch, &batch->places[i]);
 }
@@ -231,7 +233,7 @@ claim_next(const Batch *batch)
 {
 	if (batch->nplaces == 0)
 		return OPL_NEVER;
-	return ledger_next_due(batch->places, batch->nplaces, batch->now);
+	return agenda_next(batch->ledger, batch->places, batch->nplaces, batch->now);
 }
 
 /* ----------------------------------------------------------------- claiming */
@@ -299,7 +301,7 @@ typedef struct Asked
 } Asked;
 
 static Action *
-action_of(Asked *asked, int *nasked, const char *name)
+action_of(const Batch *batch, Asked *asked, int *nasked, const char *name)
 {
 	for (int i = 0; i < *nasked; i++)
 	{
@@ -307,7 +309,7 @@ action_of(Asked *asked, int *nasked, const char *name)
 			return asked[i].action;
 	}
 	asked[*nasked].name = name;
-	asked[*nasked].action = action_get(name);
+	asked[*nasked].action = action_get(batch->ledger, name);
 	return asked[(*nasked)++].action;
 }
 
@@ -378,15 +380,16 @@ choose_lookups(Batch *batch, LedgerOperation *operations, int noperations, Asked
 		for (int i = 0; i < batch->ndue; i++)
 		{
 			const LedgerDue *due = &batch->due[i];
-			LedgerOperation *operation =
-				rows_find(operations, noperations, sizeof(LedgerOperation), due->op_id);
+			LedgerOperation *operation = by_op_id_find(
+				operations, noperations, sizeof(LedgerOperation), due->op_id);
 
 			if (!operation || due->step != OPL_STEP_LOOKUP ||
 				strcmp(due->provider, places->provider) != 0)
 				continue;
 			candidates[n].due = i;
-			candidates[n++].window = window_end(
-				operation, action_of(asked, nasked, operation->action), batch->now);
+			candidates[n++].window =
+				window_end(operation, action_of(batch, asked, nasked, operation->action),
+						   batch->now);
 		}
 		pass_over(batch, places, candidates, n, passed);
 	}
@@ -394,7 +397,8 @@ choose_lookups(Batch *batch, LedgerOperation *operations, int noperations, Asked
 }
 
 static LedgerRequest *
-load_requests(LedgerOperation *operations, int noperations, int *count)
+load_requests(const Batch *batch, LedgerOperation *operations, int noperations,
+			  int *count)
 {
 	char         **ids = palloc(sizeof(char *) * noperations);
 	int           *generations = palloc(sizeof(int) * noperations);
@@ -408,8 +412,8 @@ load_requests(LedgerOperation *operations, int noperations, int *count)
 		ids[i] = operations[i].op_id;
 		generations[i] = operations[i].op.generation;
 	}
-	requests = ledger_requests(ids, generations, noperations, count);
-	rows_sort(requests, *count, sizeof(LedgerRequest));
+	requests = request_read_many(batch->ledger, ids, generations, noperations, count);
+	by_op_id_sort(requests, *count, sizeof(LedgerRequest));
 	return requests;
 }
 
@@ -421,8 +425,8 @@ lock_operations(Batch *batch, int *count)
 
 	for (int i = 0; i < batch->ndue; i++)
 		ids[i] = batch->due[i].op_id;
-	operations = ledger_lock_operations(ids, NULL, batch->ndue, count);
-	rows_sort(operations, *count, sizeof(LedgerOperation));
+	operations = operation_lock_free(batch->ledger, ids, NULL, batch->ndue, count);
+	by_op_id_sort(operations, *count, sizeof(LedgerOperation));
 	return operations;
 }
 
@@ -443,16 +447,16 @@ claim_due(Batch *batch)
 		return;
 	settled = batch_changed(batch, &nsettled);
 	operations = lock_operations(batch, &noperations);
-	requests = load_requests(operations, noperations, &nrequests);
+	requests = load_requests(batch, operations, noperations, &nrequests);
 	asked = palloc(sizeof(Asked) * Max(noperations, 1));
 	passed = choose_lookups(batch, operations, noperations, asked, &nasked);
 	for (int i = 0; i < batch->ndue; i++)
 	{
 		const LedgerDue *due = &batch->due[i];
 		LedgerOperation *operation =
-			rows_find(operations, noperations, sizeof(LedgerOperation), due->op_id);
+			by_op_id_find(operations, noperations, sizeof(LedgerOperation), due->op_id);
 
-		if (passed[i] || rows_find(settled, nsettled, sizeof(char *), due->op_id))
+		if (passed[i] || by_op_id_find(settled, nsettled, sizeof(char *), due->op_id))
 			continue;
 		if (!operation)
 			let_be(due->op_id, batch->now + HELD);
@@ -460,7 +464,7 @@ claim_due(Batch *batch)
 			put_off(batch, operation, due);
 		else
 			claim(batch, due, operation,
-				  rows_find(requests, nrequests, sizeof(LedgerRequest), due->op_id),
-				  action_of(asked, &nasked, operation->action));
+				  by_op_id_find(requests, nrequests, sizeof(LedgerRequest), due->op_id),
+				  action_of(batch, asked, &nasked, operation->action));
 	}
 }

@@ -26,11 +26,12 @@
 #include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
 #include "worker/claim.h"
+#include "base/by_op_id.h"
 #include "store/finding.h"
 #include "worker/flight.h"
 #include "base/guc.h"
 #include "store/home.h"
-#include "store/ledger.h"
+#include "store/event.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
@@ -129,30 +130,14 @@ hold_extension(void)
 static void
 answer_nudge(Batch *batch, const LedgerOperation *operation, const LedgerDue *due)
 {
-	Action     *action = action_get(operation->action);
+	Action     *action = action_get(batch->ledger, operation->action);
 	OplPromises promises = finding_promises(action->spec, operation, NULL);
 	OplDecision sooner;
 
-	if (opl_nudge(&operation->op, &promises, ledger_last_lookup(operation->op_id),
-				  due->due_at, batch->now, &sooner))
+	if (opl_nudge(&operation->op, &promises,
+				  attempt_last_lookup(batch->ledger, operation->op_id), due->due_at,
+				  batch->now, &sooner))
 		batch_change(batch, operation, &sooner)->due = due->row;
-}
-
-/* Somebody may have asked more than once. */
-static char **
-take_nudges(int *count)
-{
-	int    n;
-	char **ids = ledger_take_nudges(&n);
-
-	rows_sort(ids, n, sizeof(char *));
-	*count = 0;
-	for (int i = 0; i < n; i++)
-	{
-		if (*count == 0 || strcmp(ids[i], ids[*count - 1]) != 0)
-			ids[(*count)++] = ids[i];
-	}
-	return ids;
 }
 
 static void
@@ -162,7 +147,7 @@ answer_nudges(Batch *batch)
 	int              nheld;
 	int              nchanged;
 	int              count;
-	char           **ids = take_nudges(&n);
+	char           **ids = agenda_take_nudges(batch->ledger, &n);
 	char           **changed;
 	LedgerOperation *operations;
 	LedgerDue       *held;
@@ -170,15 +155,15 @@ answer_nudges(Batch *batch)
 	if (n == 0)
 		return;
 	changed = batch_changed(batch, &nchanged);
-	operations = ledger_lock_operations(ids, NULL, n, &count);
-	held = ledger_lock_due(ids, NULL, n, &nheld);
-	rows_sort(held, nheld, sizeof(LedgerDue));
+	operations = operation_lock_free(batch->ledger, ids, NULL, n, &count);
+	held = agenda_lock(batch->ledger, ids, NULL, n, &nheld);
+	by_op_id_sort(held, nheld, sizeof(LedgerDue));
 	for (int i = 0; i < count; i++)
 	{
 		const char *op_id = operations[i].op_id;
-		LedgerDue  *due = rows_find(held, nheld, sizeof(LedgerDue), op_id);
+		LedgerDue  *due = by_op_id_find(held, nheld, sizeof(LedgerDue), op_id);
 
-		if (due && !rows_find(changed, nchanged, sizeof(char *), op_id) &&
+		if (due && !by_op_id_find(changed, nchanged, sizeof(char *), op_id) &&
 			!flight_has(op_id, operations[i].op.attempts))
 			answer_nudge(batch, &operations[i], due);
 	}
@@ -188,9 +173,9 @@ answer_nudges(Batch *batch)
 
 /* A copy of the ledger records, and does not send. Told once per reason. */
 static bool
-at_home(void)
+at_home(const Ledger *ledger)
 {
-	HomeFault fault = ledger_home_fault(my_extension);
+	HomeFault fault = home_fault(ledger, my_extension);
 
 	failing_over = fault == HOME_PROMOTED && opl_failover == FAILOVER_CONTINUE;
 	if (fault != HOME_OK && fault != told_fault && !failing_over)
@@ -215,16 +200,17 @@ be_patient(void)
 
 /* The administrator said that this node goes on after a promotion. */
 static void
-fail_over(void)
+fail_over(const Ledger *ledger)
 {
 	Adoption adopted;
 
 	failing_over = false;
 	be_patient();
-	ledger_lock_homes();
-	if (ledger_home_fault(my_extension) != HOME_PROMOTED)
+	home_lock(ledger);
+	if (home_fault(ledger, my_extension) != HOME_PROMOTED)
 		return; /* a person was faster */
-	adopted = adopt(my_extension, true, "op_ledger", "op_ledger.failover = continue");
+	adopted =
+		adopt(ledger, my_extension, true, "op_ledger", "op_ledger.failover = continue");
 	ereport(LOG,
 			(errmsg("op_ledger goes on from here after the promotion of this server"),
 			 errdetail(INT64_FORMAT " operations are looked up, " INT64_FORMAT
@@ -274,7 +260,7 @@ work(Batch *batch, bool claiming, bool ticked)
 	strlcpy(suspect, only_item(batch), sizeof(suspect));
 	answer_only = limit == 1 && batch->nanswers > 0;
 	settle_answers(batch);
-	if (claiming && at_home() && !answer_only)
+	if (claiming && at_home(batch->ledger) && !answer_only)
 		claim_take(batch, trouble_limit(CLAIM_MAX));
 	items += batch->ndue;
 	strlcpy(suspect, only_item(batch), sizeof(suspect));
@@ -287,13 +273,13 @@ work(Batch *batch, bool claiming, bool ticked)
 
 /* It makes turns fail by itself: a person must look, the others go on. */
 static void
-condemn(void)
+condemn(const Ledger *ledger)
 {
 	char            *op_id = pstrdup(condemned);
 	char            *ids[] = {op_id};
 	int              n;
 	int              nheld;
-	LedgerOperation *operation = ledger_lock_operations(ids, NULL, 1, &n);
+	LedgerOperation *operation = operation_lock_free(ledger, ids, NULL, 1, &n);
 	LedgerDue       *due;
 	LedgerChange     change = {.op_id = op_id};
 
@@ -302,14 +288,14 @@ condemn(void)
 	suspect[0] = '\0';
 	if (n == 0 || !opl_condemn(&operation->op, GetCurrentTimestamp(), &change.decision))
 		return; /* held by a session, or in somebody's hands already */
-	due = ledger_lock_due(ids, NULL, 1, &nheld);
+	due = agenda_lock(ledger, ids, NULL, 1, &nheld);
 	change.row = operation->row;
 	change.reason = change.decision.reason;
 	if (nheld > 0)
 		change.due = due->row;
-	ledger_save(&change, 1, GetCurrentTimestamp());
-	ledger_plan(&change, 1, my_epoch);
-	ledger_event(op_id, "op_ledger", "review", last_failure);
+	operation_save(ledger, &change, 1, GetCurrentTimestamp());
+	agenda_plan(ledger, &change, 1, my_epoch);
+	event_insert(ledger, op_id, "op_ledger", "review", last_failure);
 	ereport(WARNING,
 			(errmsg("operation \"%s\" is handed to a person: %s", op_id, last_failure)));
 }
@@ -332,12 +318,13 @@ TurnResult
 dispatch_turn(bool claiming)
 {
 	TurnResult result = TURN_DONE;
+	Ledger     ledger = {0};
 	Batch     *batch;
 	Oid        schema;
 	bool       ticked;
 
 	begin();
-	batch = batch_new(GetCurrentTimestamp());
+	batch = batch_new(&ledger, GetCurrentTimestamp());
 	ticked = batch->now >= ticked_at + TICK || batch->now < ticked_at;
 	if (ticked)
 		ticked_at = batch->now;
@@ -350,14 +337,13 @@ dispatch_turn(bool claiming)
 		result = TURN_YIELD;
 	else
 	{
-		ledger_begin(schema);
+		ledger = ledger_open(schema);
 		if (condemned[0])
-			condemn();
+			condemn(&ledger);
 		else if (failing_over)
-			fail_over();
+			fail_over(&ledger);
 		else
 			work(batch, claiming, ticked);
-		ledger_end();
 	}
 	commit();
 	if (result == TURN_DONE)
@@ -389,6 +375,7 @@ TurnResult
 dispatch_start(int64 *epoch)
 {
 	TurnResult result = TURN_DONE;
+	Ledger     ledger;
 	Oid        schema;
 	int64     *living;
 	int        n;
@@ -404,12 +391,11 @@ dispatch_start(int64 *epoch)
 		result = TURN_YIELD;
 	else
 	{
-		ledger_begin(schema);
-		my_epoch = ledger_new_epoch();
+		ledger = ledger_open(schema);
+		my_epoch = agenda_new_epoch(&ledger);
 		living = wake_epochs(my_epoch, &n);
 		if (living)
-			ledger_recover(my_epoch, living, n, GetCurrentTimestamp());
-		ledger_end();
+			agenda_recover(&ledger, my_epoch, living, n, GetCurrentTimestamp());
 	}
 	commit();
 	MemoryContextReset(turn_context);

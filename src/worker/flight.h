@@ -9,7 +9,7 @@
 #include "store/actions.h"
 #include "spec/classify.h"
 #include "wire/exchange.h"
-#include "store/ledger.h"
+#include "store/operation.h"
 #include "lib/ilist.h"
 #include "lib/stringinfo.h"
 

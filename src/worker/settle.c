@@ -7,6 +7,8 @@
 
 #include "worker/settle.h"
 
+#include "base/by_op_id.h"
+#include "store/config.h"
 #include "store/finding.h"
 #include "worker/pace.h"
 
@@ -61,13 +63,13 @@ add_attempt(Batch *batch, const Exchange *exchange)
 }
 
 static void
-pause_provider(const Exchange *exchange)
+pause_provider(const Ledger *ledger, const Exchange *exchange)
 {
 	const char *note =
 		psprintf("%s, seen by \"%s\"%s%s", exchange->judgement.reason, exchange->op_id,
 				 exchange->evidence.error[0] ? ": " : "", exchange->evidence.error);
 
-	if (ledger_pause(exchange->provider, note))
+	if (config_pause(ledger, exchange->provider, note))
 		ereport(WARNING,
 				(errmsg("provider \"%s\" is paused: %s", exchange->provider, note),
 				 errhint("Repair the cause, then call op_provider_resume('%s').",
@@ -110,7 +112,7 @@ hold_until(const Exchange *exchange)
 
 /* What the provider said about its pace, and about us. */
 static void
-heed(const Exchange *exchange, const OplDecision *decision)
+heed(const Batch *batch, const Exchange *exchange, const OplDecision *decision)
 {
 	const Judgement *judgement = &exchange->judgement;
 	bool             throttled =
@@ -118,7 +120,7 @@ heed(const Exchange *exchange, const OplDecision *decision)
 		(exchange->step == OPL_STEP_LOOKUP && judgement->external_id == NULL);
 
 	if (decision->pause)
-		pause_provider(exchange);
+		pause_provider(batch->ledger, exchange);
 	if (throttled && judgement->retry_at != OPL_NEVER)
 		pace_hold(exchange->provider, exchange->step, hold_until(exchange));
 	if (exchange->step == OPL_STEP_LOOKUP && is_denied(exchange))
@@ -138,7 +140,7 @@ settle(Batch *batch, Exchange *exchange, LedgerOperation *operation, const Ledge
 	decision = opl_decide(&operation->op, &promises, &finding, batch->now);
 	add_attempt(batch, exchange);
 	batch->settled[batch->nsettled++] = exchange;
-	heed(exchange, &decision);
+	heed(batch, exchange, &decision);
 	if (!decision.moved && !decision.note_failed)
 		return;
 	change = batch_change(batch, operation, &decision);
@@ -161,8 +163,8 @@ typedef struct Locked
 static LedgerOperation *
 operation_of(const Locked *locked, const char *op_id)
 {
-	return rows_find(locked->operations, locked->noperations, sizeof(LedgerOperation),
-					 op_id);
+	return by_op_id_find(locked->operations, locked->noperations, sizeof(LedgerOperation),
+						 op_id);
 }
 
 static void
@@ -180,11 +182,11 @@ lock_agenda(Batch *batch, Locked *locked)
 		were_at[n++] = batch->answers[i]->due;
 	}
 	if (n > 0)
-		locked->due = ledger_lock_due(ids, were_at, n, &locked->ndue);
-	rows_sort(locked->due, locked->ndue, sizeof(LedgerDue));
+		locked->due = agenda_lock(batch->ledger, ids, were_at, n, &locked->ndue);
+	by_op_id_sort(locked->due, locked->ndue, sizeof(LedgerDue));
 	if (locked->ndue < n)
-		locked->taken = ledger_have_due(ids, n, &locked->ntaken);
-	rows_sort(locked->taken, locked->ntaken, sizeof(char *));
+		locked->taken = agenda_having(batch->ledger, ids, n, &locked->ntaken);
+	by_op_id_sort(locked->taken, locked->ntaken, sizeof(char *));
 }
 
 static void
@@ -198,9 +200,9 @@ lock_rows(Batch *batch, Locked *locked)
 		ids[i] = batch->answers[i]->op_id;
 		were_at[i] = batch->answers[i]->row;
 	}
-	locked->operations =
-		ledger_lock_operations(ids, were_at, batch->nanswers, &locked->noperations);
-	rows_sort(locked->operations, locked->noperations, sizeof(LedgerOperation));
+	locked->operations = operation_lock_free(batch->ledger, ids, were_at, batch->nanswers,
+											 &locked->noperations);
+	by_op_id_sort(locked->operations, locked->noperations, sizeof(LedgerOperation));
 	lock_agenda(batch, locked);
 }
 
@@ -217,9 +219,9 @@ settle_answers(Batch *batch)
 		Exchange        *exchange = batch->answers[i];
 		LedgerOperation *operation = operation_of(&locked, exchange->op_id);
 		LedgerDue       *due =
-			rows_find(locked.due, locked.ndue, sizeof(LedgerDue), exchange->op_id);
-		bool taken = !due && rows_find(locked.taken, locked.ntaken, sizeof(char *),
-									   exchange->op_id);
+			by_op_id_find(locked.due, locked.ndue, sizeof(LedgerDue), exchange->op_id);
+		bool taken = !due && by_op_id_find(locked.taken, locked.ntaken, sizeof(char *),
+										   exchange->op_id);
 
 		if (operation && !taken)
 			settle(batch, exchange, operation, due);

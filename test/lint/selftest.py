@@ -94,6 +94,17 @@ CASES = {
     "the executor elsewhere": (
         {"src/worker/turn.c": "#define INSERT table_tuple_insert\n"},
         [r"src/worker/turn.c uses the executor's functions for rows, as only .* may"]),
+    "a table read elsewhere": (
+        {"src/worker/turn.c": 'static const char *table __attribute__((used)) = "op_due";\n'},
+        ["src/worker/turn.c reads or writes op_due, as only agenda.c may"]),
+    "a table written elsewhere": (
+        {"src/worker/turn.c": 'static const char *write __attribute__((used)) = "UPDATE @.op_provider SET";\n'},
+        ["src/worker/turn.c reads or writes op_provider, as only config.c may"]),
+    "a hot table written by a statement": (
+        {"src/store/agenda.c": 'static const char *write __attribute__((used)) = "DELETE FROM @.op_due";\n',
+         "src/sql/10_status.sql": "-- DELETE FROM op_due\nDELETE FROM op_nudge;\n",
+         "src/sql/80_maintenance.sql": "DELETE FROM op_attempt;\n"},
+        ["src/store/agenda.c writes op_due by a statement", "10_status.sql writes op_nudge by a statement"]),
     "a version asked for elsewhere": (
         {"src/worker/turn.c": "#if PG_VERSION_NUM >= 160000\n#endif\n"},
         ["src/worker/turn.c asks for a version, as only compat.h may"]),

@@ -1,0 +1,47 @@
+/*
+ * attempt.h - op_attempt: every exchange with a provider, and what it showed.
+ */
+#ifndef OPL_ATTEMPT_H
+#define OPL_ATTEMPT_H
+
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+#include "store/ledger.h"
+#include "wire/exchange.h"
+
+typedef struct LedgerAttempt
+{
+	const char     *op_id;
+	int             n;
+	const char     *kind;
+	int             generation;
+	const char     *verdict;
+	const char     *reason;
+	const char     *external_id;
+	const char     *request_id;
+	const Evidence *evidence; /* NULL: there was no exchange we saw the end of */
+	StringInfo      headers;  /* what came before it on earlier pages, NULL: nothing */
+	StringInfo      bodies;
+	int             pages; /* of a list that were read */
+	TimestampTz     started_at;
+	TimestampTz     finished_at;
+} LedgerAttempt;
+
+extern void attempt_insert(const Ledger *ledger, const LedgerAttempt *attempts, int n);
+
+/* What is on record of an exchange; false: nothing. */
+extern bool attempt_read(const Ledger *ledger, const char *op_id, int n, char **kind,
+						 int *generation, TimestampTz *started_at);
+/* When the last lookup ended; OPL_NEVER: there was none. */
+extern TimestampTz attempt_last_lookup(const Ledger *ledger, const char *op_id);
+/* The number of what comes by itself: -1, -2, … The caller holds the operation. */
+extern int attempt_next_late(const Ledger *ledger, const char *op_id);
+/* Did a webhook bring this event before? The caller holds the operation. */
+extern bool attempt_has_event(const Ledger *ledger, const char *op_id,
+							  const char *event_id);
+/* Operations that an exchange showed with this external id, in their order. */
+extern char **attempt_with_object(const Ledger *ledger, const char *external_id,
+								  int *count);
+
+#endif

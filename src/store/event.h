@@ -1,0 +1,22 @@
+/*
+ * event.h - op_event: what people and rules did.
+ */
+#ifndef OPL_EVENT_H
+#define OPL_EVENT_H
+
+#include "postgres.h"
+
+#include "store/ledger.h"
+
+/* op_id NULL: about the ledger as a whole. */
+extern void event_insert(const Ledger *ledger, const char *op_id, const char *actor,
+						 const char *event, const char *note);
+/* The same of each operation. */
+extern void event_insert_many(const Ledger *ledger, char **op_ids, int n,
+							  const char *actor, const char *event, const char *note);
+/* The note of the last event of this kind; NULL: there is none on record. */
+extern char *event_last_note(const Ledger *ledger, const char *op_id, const char *event);
+/* Logical replication brings rows, and leaves their sequence behind. */
+extern void event_catch_up(const Ledger *ledger);
+
+#endif
