@@ -190,6 +190,32 @@ SELECT 'row_lock', c.status,
 $$;
 COMMENT ON FUNCTION _op_health_row_lock() IS 'Does an answer wait for a row that a session has locked?';
 
+-- op_ledger inserts into all of these, updates op_operation and op_due, and deletes
+-- from op_due and op_nudge row by row; only op_purge() uses statements.
+CREATE FUNCTION _op_health_trigger() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'trigger', 'warning', format('%s "%s" on %s does not see what op_ledger writes', u.what, u.name, u.table_name),
+       'op_ledger writes rows without statements. A trigger FOR EACH ROW, without transition tables, sees each of them.'
+  FROM (SELECT CASE WHEN t.tgtype & 1 = 0 THEN 'statement trigger' ELSE 'trigger with transition tables' END AS what,
+               t.tgname AS name, c.relname AS table_name
+          FROM pg_trigger AS t
+          JOIN pg_class AS c ON c.oid = t.tgrelid
+         WHERE NOT t.tgisinternal AND t.tgenabled <> 'D'
+           AND (t.tgtype & 1 = 0 OR t.tgoldtable IS NOT NULL OR t.tgnewtable IS NOT NULL)
+           AND (t.tgtype & (4 | 16) <> 0 OR t.tgtype & 8 <> 0 AND c.relname IN ('op_due', 'op_nudge'))
+           AND c.oid IN ('op_operation'::regclass, 'op_request'::regclass, 'op_due'::regclass,
+                         'op_nudge'::regclass, 'op_attempt'::regclass, 'op_event'::regclass)
+        UNION ALL
+        SELECT 'rule', r.rulename, c.relname
+          FROM pg_rewrite AS r
+          JOIN pg_class AS c ON c.oid = r.ev_class
+         WHERE r.ev_enabled <> 'D'
+           AND c.oid IN ('op_operation'::regclass, 'op_request'::regclass, 'op_due'::regclass,
+                         'op_nudge'::regclass, 'op_attempt'::regclass, 'op_event'::regclass)) AS u
+ ORDER BY u.table_name, u.name
+$$;
+COMMENT ON FUNCTION _op_health_trigger() IS 'A row for each trigger or rule that waits for statements which op_ledger does not use.';
+
 -- To add a check: a function above, and its line here.
 CREATE FUNCTION op_health()
 	RETURNS TABLE (check_name text, status text, detail text, hint text)
@@ -206,6 +232,7 @@ UNION ALL SELECT * FROM _op_health_lookup()
 UNION ALL SELECT * FROM _op_health_review()
 UNION ALL SELECT * FROM _op_health_turns()
 UNION ALL SELECT * FROM _op_health_row_lock()
+UNION ALL SELECT * FROM _op_health_trigger()
 $$;
 COMMENT ON FUNCTION op_health() IS
 	'What runs, what is due, what is stuck, since when, and what to do. status: ok, warning, critical.';
