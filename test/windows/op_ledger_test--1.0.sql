@@ -1,7 +1,7 @@
 \echo Use "CREATE EXTENSION op_ledger_test" to load this file. \quit
 
 -- Functions of op_ledger that no SQL of the product calls; each is what windows.c
--- makes of one function in C.
+-- or stored.c makes of functions in C.
 
 CREATE FUNCTION _op_promises(spec jsonb)
 RETURNS jsonb
@@ -62,3 +62,11 @@ CREATE FUNCTION _op_template(kind text, template jsonb, args jsonb, names jsonb 
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION _op_template(text, jsonb, jsonb, jsonb) IS
 	'What a template of a spec becomes with these args. kind: text, path, query, form, json; or names, for the placeholders in it. names: op_id, marker, external_id, key.';
+
+-- Not pure: these write and read the tables of the ledger, by its store.
+CREATE FUNCTION _op_fields_write() RETURNS void LANGUAGE c VOLATILE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION _op_fields_write() IS 'Writes every field that the store writes, each with a value of its own, for a test.';
+
+CREATE FUNCTION _op_fields_read(op_id text) RETURNS TABLE (field text, value text)
+	LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION _op_fields_read(text) IS 'Every field of an operation as the store reads it, for a test.';

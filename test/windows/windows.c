@@ -3,8 +3,8 @@
  *
  * This library is built from the product's own sources (see Makefile) with these
  * functions on top: jsonb or text in, the very function that the product calls, a
- * value out. It has no settings, no shared memory and no ledger, so that only pure
- * functions can be shown here.
+ * value out. It has no settings and no shared memory. What works on the ledger's tables
+ * is in stored.c; all else here is pure.
  */
 #include "postgres.h"
 
