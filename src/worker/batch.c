@@ -1,7 +1,7 @@
 /*
  * batch.c - what one turn works on and what it will write.
  *
- * Decisions are collected here and written in three statements, however many
+ * Decisions are collected here and written table by table, however many
  * they are. An operation is in a batch once.
  */
 #include "postgres.h"
