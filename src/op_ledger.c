@@ -4,6 +4,7 @@
 #include "postgres.h"
 
 #include "base/compat.h"
+#include "base/clock.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_database.h"
 #include "fmgr.h"
@@ -41,6 +42,7 @@ _PG_init(void)
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	guc_define();
+	clock_init();
 	wake_init();
 	launcher_register();
 	prev_object_access = object_access_hook;

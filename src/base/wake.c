@@ -12,6 +12,7 @@
 
 #include "base/wake.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "access/xact.h"
 #include "miscadmin.h"
@@ -22,7 +23,6 @@
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/resowner.h"
-#include "utils/timestamp.h"
 
 typedef struct Slot
 {
@@ -347,7 +347,7 @@ wake_attach(int index)
 				 errmsg("op_ledger worker was started for a slot that is not its own")));
 	}
 	slot->report.pid = MyProcPid;
-	slot->report.started_at = GetCurrentTimestamp();
+	slot->report.started_at = clock_steady();
 	slot->latch = MyLatch;
 	database = slot->report.database;
 	my_slot = index;
@@ -437,10 +437,10 @@ wake_dismissed(void)
 }
 
 void
-wake_turned(int in_flight, TimestampTz held_since)
+wake_turned(int in_flight, int64 held_since)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	shared->slots[my_slot].report.turn_at = GetCurrentTimestamp();
+	shared->slots[my_slot].report.turn_at = clock_steady();
 	shared->slots[my_slot].report.in_flight = in_flight;
 	shared->slots[my_slot].report.held_since = held_since;
 	LWLockRelease(shared->lock);
@@ -453,7 +453,7 @@ wake_turn_failed(const char *failure)
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	report->failed_turns++;
-	report->failed_at = GetCurrentTimestamp();
+	report->failed_at = clock_steady();
 	strlcpy(report->failure, failure, sizeof(report->failure));
 	LWLockRelease(shared->lock);
 }

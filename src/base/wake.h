@@ -7,8 +7,6 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
-
 typedef enum SlotState
 {
 	SLOT_FREE,
@@ -29,19 +27,20 @@ typedef enum SlotEnd
 /* A worker's report, copied out under the lock. */
 typedef struct SlotReport
 {
-	Oid         database;
-	int         number; /* among the workers of its database, from 0 */
-	SlotState   state;
-	SlotEnd     end;
-	pid_t       pid;
-	int64       epoch;
-	TimestampTz started_at;
-	TimestampTz turn_at;    /* last turn that was committed */
-	TimestampTz held_since; /* oldest answer that waits for a row; 0: none */
-	TimestampTz failed_at;  /* last turn that failed; 0: none */
-	int64       failed_turns;
-	int         in_flight;
-	char        failure[128];
+	Oid       database;
+	int       number; /* among the workers of its database, from 0 */
+	SlotState state;
+	SlotEnd   end;
+	pid_t     pid;
+	int64     epoch;
+	/* by the steady clock; 0: never */
+	int64 started_at;
+	int64 turn_at;    /* last turn that was committed */
+	int64 held_since; /* oldest answer that waits for a row */
+	int64 failed_at;  /* last turn that failed */
+	int64 failed_turns;
+	int   in_flight;
+	char  failure[128];
 } SlotReport;
 
 /* _PG_init: ask for the memory. */
@@ -81,7 +80,7 @@ extern void wake_leaving(SlotEnd end); /* said before proc_exit */
 extern bool wake_take_nudged(void);    /* somebody asked again, since last time */
 extern bool wake_take_yield(void);
 extern bool wake_dismissed(void); /* this database is to have no worker */
-extern void wake_turned(int in_flight, TimestampTz held_since);
+extern void wake_turned(int in_flight, int64 held_since);
 extern void wake_turn_failed(const char *failure);
 extern void wake_waiters(void); /* operations ended: after the commit */
 

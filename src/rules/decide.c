@@ -39,6 +39,7 @@ typedef struct Case
 	const OplPromises  *promises;
 	const OplFinding   *finding; /* NULL at a claim */
 	OplMoment           now;
+	OplClock            clock;
 } Case;
 
 /* ------------------------------------------------------------ the moments */
@@ -85,26 +86,76 @@ retry_after(const Case *c)
 	return later_of(c->finding->retry_at, c->now);
 }
 
+/* From which moment of the present clock a duration that began at `moment` has surely
+ * been running. What is not known to be earlier began when the clock was last known
+ * to step: no duration ends too early then, and none lasts for the length of a step. */
+static OplMoment
+surely_since(OplMoment moment, OplClock clock)
+{
+	if (moment == OPL_NEVER)
+		return OPL_NEVER;
+	if (moment > clock.now && clock.steady_since != OPL_NEVER)
+		return clock.steady_since; /* of a clock that was set back since */
+	return later_of(moment, clock.steady_since);
+}
+
+/* The earliest moment of the present clock that `moment` may mean: for what must be
+ * over before something else ends. */
+static OplMoment
+perhaps_at(OplMoment moment, OplClock clock)
+{
+	if (moment == OPL_NEVER || moment > clock.set_back_from)
+		return moment;
+	return moment - clock.set_back_by;
+}
+
 OplMoment
-opl_quiet_at(const OplOperation *op, const OplPromises *promises)
+opl_quiet_at(const OplOperation *op, const OplPromises *promises, OplClock clock)
 {
 	if (op->last_sent_at == OPL_NEVER)
 		return OPL_NEVER;
-	return op->last_sent_at + promises->margin + promises->flight + promises->lag;
+	return surely_since(op->last_sent_at, clock) + promises->margin + promises->flight +
+		   promises->lag;
 }
 
 /* Can nothing that was sent before `started_at` still arise after it? */
 static bool
 quiet(const Case *c, OplMoment started_at)
 {
-	return started_at > opl_quiet_at(c->op, c->promises);
+	if (started_at > c->now)
+		return false; /* it was begun before the clock was set back */
+	return started_at > opl_quiet_at(c->op, c->promises, c->clock);
+}
+
+OplMoment
+opl_gives_up_at(const OplOperation *op, const OplPromises *promises, OplClock clock)
+{
+	if (op->last_sent_at == OPL_NEVER)
+		return OPL_NEVER;
+	return surely_since(op->last_sent_at, clock) + promises->give_up;
 }
 
 static bool
 past_give_up(const Case *c)
 {
 	return c->op->last_sent_at != OPL_NEVER &&
-		   c->now >= c->op->last_sent_at + c->promises->give_up;
+		   c->now >= opl_gives_up_at(c->op, c->promises, c->clock);
+}
+
+OplMoment
+opl_patience_ends_at(const OplOperation *op, const OplPromises *promises, OplClock clock)
+{
+	if (op->trying_since == OPL_NEVER)
+		return OPL_NEVER;
+	return surely_since(op->trying_since, clock) + promises->patience;
+}
+
+OplMoment
+opl_key_forgotten_at(const OplOperation *op, const OplPromises *promises, OplClock clock)
+{
+	if (op->first_sent_at == OPL_NEVER || promises->ttl == 0)
+		return OPL_NEVER;
+	return perhaps_at(op->first_sent_at, clock) + promises->ttl;
 }
 
 /* When an attempt that was claimed at `now` is over, whatever happened. */
@@ -123,12 +174,13 @@ window_open(const Case *c, OplMoment when)
 {
 	const OplPromises *p = c->promises;
 	OplMoment          reach = later_of(p->flight, p->timeout);
+	OplMoment          first = perhaps_at(c->op->first_sent_at, c->clock);
 
-	if (c->op->first_sent_at == OPL_NEVER)
+	if (first == OPL_NEVER)
 		return p->ttl > 0;
-	if (when < c->op->first_sent_at || when < c->op->last_sent_at)
-		return false; /* the clock went backwards: nothing is proven */
-	return when + p->margin + reach < c->op->first_sent_at + p->ttl;
+	if (when < first || when < perhaps_at(c->op->last_sent_at, c->clock))
+		return false; /* the clock was set back unseen: nothing is proven */
+	return when + p->margin + reach < first + p->ttl;
 }
 
 static bool
@@ -138,7 +190,8 @@ tries_left(const Case *c, OplMoment when)
 
 	if (op->tries >= c->promises->attempts)
 		return false;
-	if (op->trying_since != OPL_NEVER && when >= op->trying_since + c->promises->patience)
+	if (op->trying_since != OPL_NEVER &&
+		when >= opl_patience_ends_at(op, c->promises, c->clock))
 		return false;
 	return op->not_after == OPL_NEVER || when < op->not_after;
 }
@@ -258,7 +311,7 @@ stay(const Case *c, OplMoment when)
 	if (state == OPL_SUBMITTED || (state == OPL_UNKNOWN && !c->promises->recipe))
 		return look(c, when);
 	if (state == OPL_ACCEPTED && !c->promises->recipe)
-		when = later_of(c->now, c->op->last_sent_at + c->promises->give_up);
+		when = later_of(c->now, opl_gives_up_at(c->op, c->promises, c->clock));
 	return become(c, state, OPL_STEP_LOOKUP, when);
 }
 
@@ -410,7 +463,7 @@ on_no_answer(const Case *c)
 static OplDecision
 on_absent_too_early(const Case *c)
 {
-	OplMoment quiet_at = opl_quiet_at(c->op, c->promises) + 1;
+	OplMoment quiet_at = opl_quiet_at(c->op, c->promises, c->clock) + 1;
 	OplMoment when = look_later(c);
 
 	if (c->op->state != OPL_REVIEW && key_guards(c) && may_send(c, c->now))
@@ -583,10 +636,10 @@ check(const OplOperation *op, const OplPromises *promises, const OplDecision *d)
 
 OplDecision
 opl_decide(const OplOperation *op, const OplPromises *promises, const OplFinding *finding,
-		   OplMoment now)
+		   OplClock clock)
 {
 	OplFinding  f = *finding;
-	Case        c = {op, promises, &f, now};
+	Case        c = {op, promises, &f, clock.now, clock};
 	OplDecision d;
 
 	switch (door(&c))
@@ -661,7 +714,7 @@ resend_at(const Case *c)
 
 	op.attempts = op.tries;
 	paced.op = &op;
-	at = c->op->last_sent_at + (send_later(&paced) - c->now);
+	at = surely_since(c->op->last_sent_at, c->clock) + (send_later(&paced) - c->now);
 	return may_send(c, at) ? at : c->now;
 }
 
@@ -707,20 +760,20 @@ claim_lookup(const Case *c, OplDecision *d)
 
 OplClaim
 opl_claim(const OplOperation *op, const OplPromises *promises, OplStep step,
-		  OplMoment now, OplDecision *decision)
+		  OplClock clock, OplDecision *decision)
 {
 	OplFinding lost = {.verdict = OPL_V_UNKNOWN,
 					   .kind = OPL_KIND_SEND,
-					   .started_at = now,
+					   .started_at = clock.now,
 					   .retry_at = OPL_NEVER,
 					   .same_generation = true};
-	Case       c = {op, promises, NULL, now};
+	Case       c = {op, promises, NULL, clock.now, clock};
 
 	*decision = recorded(op);
 	switch (op->state)
 	{
 		case OPL_SUBMITTED:
-			*decision = opl_decide(op, promises, &lost, now);
+			*decision = opl_decide(op, promises, &lost, clock);
 			decision->reason = "lost";
 			return OPL_CLAIM_NOTHING;
 		case OPL_PENDING:
@@ -741,7 +794,7 @@ opl_claim(const OplOperation *op, const OplPromises *promises, OplStep step,
  * may send. How far apart its sends are is the client's business. */
 OplClaim
 opl_claim_ticket(const OplOperation *op, const OplPromises *promises, OplMoment lease,
-				 OplMoment now, OplDecision *decision)
+				 OplClock clock, OplDecision *decision)
 {
 	OplPromises ours = *promises;
 	OplClaim    what;
@@ -749,9 +802,9 @@ opl_claim_ticket(const OplOperation *op, const OplPromises *promises, OplMoment 
 	ours.client = false;
 	ours.margin = later_of(promises->margin, lease);
 	ours.initial = 0;
-	what = opl_claim(op, &ours, OPL_STEP_SEND, now, decision);
+	what = opl_claim(op, &ours, OPL_STEP_SEND, clock, decision);
 	if (what == OPL_CLAIM_SEND)
-		decision->due_at = now + lease;
+		decision->due_at = clock.now + lease;
 	return what;
 }
 
@@ -778,16 +831,16 @@ may_look(const OplOperation *op, const OplPromises *promises)
 
 bool
 opl_nudge(const OplOperation *op, const OplPromises *promises, OplMoment last_look,
-		  OplMoment due_at, OplMoment now, OplDecision *decision)
+		  OplMoment due_at, OplClock clock, OplDecision *decision)
 {
-	Case      c = {op, promises, NULL, now};
-	OplMoment when = now;
+	Case      c = {op, promises, NULL, clock.now, clock};
+	OplMoment when = clock.now;
 
 	*decision = recorded(op);
 	if (may_look(op, promises) != OPL_VERB_OK)
 		return false;
 	if (last_look != OPL_NEVER)
-		when = later_of(when, last_look + promises->initial);
+		when = later_of(when, surely_since(last_look, clock) + promises->initial);
 	if (when >= due_at)
 		return false;
 	*decision = become(&c, op->state, OPL_STEP_LOOKUP, when);
@@ -851,7 +904,7 @@ OplVerb
 opl_recheck(const OplOperation *op, const OplPromises *promises, OplMoment now,
 			OplDecision *decision)
 {
-	Case    c = {op, promises, NULL, now};
+	Case    c = {.op = op, .promises = promises, .now = now};
 	OplVerb verb = may_look(op, promises);
 
 	*decision = recorded(op);
@@ -888,16 +941,16 @@ opl_reject(const OplOperation *op, OplDecision *decision)
 
 OplVerb
 opl_resolve(const OplOperation *op, const OplPromises *promises, OplState outcome,
-			bool has_external_id, OplMoment now, OplDecision *decision)
+			bool has_external_id, OplClock clock, OplDecision *decision)
 {
-	Case c = {op, promises, NULL, now};
+	Case c = {op, promises, NULL, clock.now, clock};
 
 	*decision = recorded(op);
 	if (op->state != OPL_UNKNOWN && op->state != OPL_ACCEPTED && op->state != OPL_REVIEW)
 		return OPL_VERB_WRONG_STATE;
 	if (outcome == OPL_CONFIRMED && !has_external_id)
 		return OPL_VERB_NO_EXTERNAL_ID;
-	if (outcome == OPL_FAILED && !quiet(&c, now))
+	if (outcome == OPL_FAILED && !quiet(&c, c.now))
 		return OPL_VERB_NOT_QUIET;
 	if (outcome == OPL_UNKNOWN)
 	{
@@ -905,7 +958,7 @@ opl_resolve(const OplOperation *op, const OplPromises *promises, OplState outcom
 
 		go_on.state = OPL_UNKNOWN;
 		c.op = &go_on;
-		*decision = promises->recipe ? look(&c, now) : again(&c, now);
+		*decision = promises->recipe ? look(&c, c.now) : again(&c, c.now);
 	}
 	else
 		*decision = end(&c, outcome, "resolved");
@@ -924,18 +977,19 @@ next_generation(const OplOperation *op)
 
 OplVerb
 opl_reissue(const OplOperation *op, const OplPromises *promises, bool lookup_first,
-			OplMoment not_before, OplMoment now, OplDecision *decision)
+			OplMoment not_before, OplClock clock, OplDecision *decision)
 {
 	/* The lost time line may have reissued it, too: look before sending. */
 	bool        look = lookup_first || (op->adopted && promises->recipe);
-	OplDecision born = opl_born(false, look, op->not_after, later_of(now, not_before));
-	Case        c = {op, promises, NULL, now};
+	OplDecision born =
+		opl_born(false, look, op->not_after, later_of(clock.now, not_before));
+	Case c = {op, promises, NULL, clock.now, clock};
 
 	*decision = recorded(op);
 	if (op->state != OPL_FAILED || op->contradiction)
 		return OPL_VERB_WRONG_STATE;
 	/* Else every request that left is proven to have done nothing. */
-	if ((op->tainted || op->adopted) && !quiet(&c, now))
+	if ((op->tainted || op->adopted) && !quiet(&c, c.now))
 		return OPL_VERB_NOT_QUIET;
 	*decision = born;
 	decision->after.generation = next_generation(op);
@@ -946,21 +1000,21 @@ opl_reissue(const OplOperation *op, const OplPromises *promises, bool lookup_fir
 /* What another time line did for this operation nobody here can know. */
 OplDecision
 opl_adopt(const OplOperation *op, const OplPromises *promises, OplMoment created_at,
-		  bool guarded, OplMoment now)
+		  bool guarded, OplClock clock)
 {
 	OplOperation adopted = *op;
 	OplFinding   lost = {.verdict = OPL_V_UNKNOWN,
 						 .kind = OPL_KIND_SEND,
-						 .started_at = now,
+						 .started_at = clock.now,
 						 .retry_at = OPL_NEVER,
 						 .same_generation = true};
-	Case         c = {&adopted, promises, &lost, now};
+	Case         c = {&adopted, promises, &lost, clock.now, clock};
 	OplDecision  d;
 
 	if (op->state == OPL_CONFIRMED || op->state == OPL_CANCELLED)
 		return recorded(op);
 	adopted.adopted = op->adopted || !guarded;
-	adopted.last_sent_at = now;
+	adopted.last_sent_at = clock.now;
 	if (adopted.first_sent_at == OPL_NEVER)
 		adopted.first_sent_at = created_at;
 	switch (op->state)
@@ -974,7 +1028,7 @@ opl_adopt(const OplOperation *op, const OplPromises *promises, OplMoment created
 			d = review(&c, "adopted");
 			break;
 		case OPL_ACCEPTED:
-			d = stay(&c, now);
+			d = stay(&c, c.now);
 			break;
 		default:
 			adopted.tainted = true;

@@ -19,6 +19,18 @@ typedef int64_t OplMoment;
 #define OPL_SECOND INT64_C(1000000)
 #define OPL_MINUTE (60 * OPL_SECOND)
 
+/* What can be known of moments. Between two that are not earlier than `steady_since`
+ * the time that passed is their distance; how long ago earlier ones were, nobody
+ * knows, but that they were not later than it. A moment later than `now` is from
+ * before the clock was set back. */
+typedef struct OplClock
+{
+	OplMoment now;
+	OplMoment steady_since;
+	OplMoment set_back_from; /* moments up to here may be too late; OPL_NEVER: none */
+	OplMoment set_back_by;   /* by as much, at most */
+} OplClock;
+
 /* This generation is not sent any more, and why. */
 #define OPL_SEALS(X)                                                            \
 	X(NONE, "none")                                                             \
@@ -177,15 +189,15 @@ typedef enum OplClaim
 
 /* Evidence: the door, then the table of verdicts (decide.c). */
 extern OplDecision opl_decide(const OplOperation *op, const OplPromises *promises,
-							  const OplFinding *finding, OplMoment now);
+							  const OplFinding *finding, OplClock clock);
 
 /* A row of the agenda came due. */
 extern OplClaim opl_claim(const OplOperation *op, const OplPromises *promises,
-						  OplStep step, OplMoment now, OplDecision *decision);
+						  OplStep step, OplClock clock, OplDecision *decision);
 
 /* A client wants to send and report within `lease`: never OPL_CLAIM_CLIENT. */
 extern OplClaim opl_claim_ticket(const OplOperation *op, const OplPromises *promises,
-								 OplMoment lease, OplMoment now, OplDecision *decision);
+								 OplMoment lease, OplClock clock, OplDecision *decision);
 
 /* The row came due while its own exchange is still in hand: a session holds the
  * operation, so that the answer cannot be settled. The same step, later. */
@@ -194,15 +206,23 @@ extern OplDecision opl_put_off(const OplOperation *op, OplStep step, OplMoment n
 /* Somebody asked about it again: may it be looked up before `due_at`, but not
  * sooner than `initial` after the last look? False: all stays as it is. */
 extern bool opl_nudge(const OplOperation *op, const OplPromises *promises,
-					  OplMoment last_look, OplMoment due_at, OplMoment now,
+					  OplMoment last_look, OplMoment due_at, OplClock clock,
 					  OplDecision *decision);
 
 /* The machine fails on it, whatever it tries: a person takes it, and nothing of it
  * is tried until somebody asks for that. False: it is in somebody's hands already. */
 extern bool opl_condemn(const OplOperation *op, OplMoment now, OplDecision *decision);
 
-/* From when on nothing that was sent can still arise. */
-extern OplMoment opl_quiet_at(const OplOperation *op, const OplPromises *promises);
+/* From when on nothing that was sent can still arise, lookups that fail are given up,
+ * nothing is tried any more, and the key may be forgotten. OPL_NEVER: no such moment. */
+extern OplMoment opl_quiet_at(const OplOperation *op, const OplPromises *promises,
+							  OplClock clock);
+extern OplMoment opl_gives_up_at(const OplOperation *op, const OplPromises *promises,
+								 OplClock clock);
+extern OplMoment opl_patience_ends_at(const OplOperation *op, const OplPromises *promises,
+									  OplClock clock);
+extern OplMoment opl_key_forgotten_at(const OplOperation *op, const OplPromises *promises,
+									  OplClock clock);
 
 /* How an operation is born. */
 extern OplDecision opl_born(bool held, bool lookup_first, OplMoment not_after,
@@ -227,16 +247,16 @@ extern OplVerb opl_approve(const OplOperation *op, bool lookup_first,
 						   OplMoment not_before, OplMoment now, OplDecision *decision);
 extern OplVerb opl_reject(const OplOperation *op, OplDecision *decision);
 extern OplVerb opl_resolve(const OplOperation *op, const OplPromises *promises,
-						   OplState outcome, bool has_external_id, OplMoment now,
+						   OplState outcome, bool has_external_id, OplClock clock,
 						   OplDecision *decision);
 extern OplVerb opl_reissue(const OplOperation *op, const OplPromises *promises,
-						   bool lookup_first, OplMoment not_before, OplMoment now,
+						   bool lookup_first, OplMoment not_before, OplClock clock,
 						   OplDecision *decision);
 
 /* A copy, a promoted standby or a restored backup takes over.
  * `guarded`: fail-over where keys still guard (op_ledger.failover = continue). */
 extern OplDecision opl_adopt(const OplOperation *op, const OplPromises *promises,
-							 OplMoment created_at, bool guarded, OplMoment now);
+							 OplMoment created_at, bool guarded, OplClock clock);
 
 /* Names, for SQL and for stories. */
 extern const char *opl_seal_name(OplSeal seal);

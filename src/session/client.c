@@ -72,7 +72,7 @@ typedef struct Claim
 	Action          *action;
 	OplStep          step;
 	TimestampTz      due_at;
-	TimestampTz      now;
+	OplClock         clock;
 	int64            lease;
 } Claim;
 
@@ -153,7 +153,7 @@ answer_now(const Claim *c)
 	}
 	if (c->step == OPL_STEP_LOOKUP)
 		return ANSWER_LOOKUP;
-	if (c->step == OPL_STEP_NONE || c->request == NULL || c->due_at > c->now ||
+	if (c->step == OPL_STEP_NONE || c->request == NULL || c->due_at > c->clock.now ||
 		!may_send_to(&c->ledger, c->operation->provider))
 		return ANSWER_WAIT;
 	return ANSWER_SEND;
@@ -181,7 +181,7 @@ store(Claim *c, const OplDecision *decision)
 							   .reason =
                                decision->reason ? decision->reason : operation->reason};
 
-	operation_save_one(&c->ledger, &change, c->now);
+	operation_save_one(&c->ledger, &change, c->clock.now);
 	agenda_remove(&c->ledger, &operation->op_id, 1);
 	if (decision->step != OPL_STEP_NONE)
 		agenda_plan(&c->ledger, &change, 1, 0);
@@ -216,7 +216,7 @@ take(Claim *c)
 
 	promises.margin = c->action->spec->promises.margin; /* this claim's, not an older's */
 	c->operation->op.not_after = c->request->not_after;
-	what = opl_claim_ticket(&c->operation->op, &promises, c->lease, c->now, &decision);
+	what = opl_claim_ticket(&c->operation->op, &promises, c->lease, c->clock, &decision);
 	if (decision.moved)
 		store(c, &decision);
 	if (what != OPL_CLAIM_SEND)
@@ -327,7 +327,7 @@ op_claim(PG_FUNCTION_ARGS)
 	c.operation = operation_lock(&c.ledger, op_id);
 	if (c.operation == NULL)
 		no_such_operation(op_id);
-	c.now = GetCurrentTimestamp(); /* after the wait for the row */
+	c.clock = finding_clock(NULL); /* after the wait for the row */
 	c.action = action_get(&c.ledger, c.operation->action);
 	refuse_of_worker(&c);
 	c.request = request_read(&c.ledger, op_id, c.operation->op.generation);

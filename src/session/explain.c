@@ -40,7 +40,7 @@ typedef struct Facts
 	OplPromises      promises;
 	OplStep          step; /* of the agenda */
 	TimestampTz      due_at;
-	TimestampTz      now;
+	OplClock         clock;
 	bool             paused;
 	bool             away; /* this copy sends nothing */
 } Facts;
@@ -52,7 +52,7 @@ gather(FunctionCallInfo fcinfo, Action *(*find)(const Ledger *ledger, const char
 	Oid             schema;
 	LedgerProvider *provider;
 	Ledger          ledger = ledger_open(get_func_namespace(fcinfo->flinfo->fn_oid));
-	Facts           f = {.now = GetCurrentTimestamp()};
+	Facts           f = {0};
 
 	ledger.snapshot_of_caller = true;
 	f.operation = operation_read(&ledger, op_id);
@@ -64,6 +64,7 @@ gather(FunctionCallInfo fcinfo, Action *(*find)(const Ledger *ledger, const char
 	f.request = request_read(&ledger, op_id, f.operation->op.generation);
 	if (f.request != NULL)
 		f.operation->op.not_after = f.request->not_after;
+	f.clock = finding_clock(NULL);
 	f.step = agenda_step(&ledger, op_id, &f.due_at);
 	provider = config_provider(&ledger, f.operation->provider);
 	f.paused = provider != NULL && provider->paused;
@@ -150,20 +151,32 @@ typedef struct Next
 	TimestampTz  at;
 } Next;
 
+/* As the clock will be when it goes on steadily. */
+static OplClock
+at_that_time(const Facts *f, OplMoment at)
+{
+	OplClock clock = f->clock;
+
+	clock.now = at;
+	return clock;
+}
+
 static OplClaim
 claim_at(const Facts *f, OplMoment at, OplDecision *decision)
 {
+	OplClock clock = at_that_time(f, at);
+
 	if (f->promises.client && f->step == OPL_STEP_SEND)
-		return opl_claim_ticket(&f->operation->op, &f->promises, LEASE_DEFAULT, at,
+		return opl_claim_ticket(&f->operation->op, &f->promises, LEASE_DEFAULT, clock,
 								decision);
-	return opl_claim(&f->operation->op, &f->promises, f->step, at, decision);
+	return opl_claim(&f->operation->op, &f->promises, f->step, clock, decision);
 }
 
 /* What the worker, or a client, would make of the agenda's row when it comes due. */
 static Next
 look_ahead(const Facts *f)
 {
-	Next n = {.at = Max(f->now, f->due_at)};
+	Next n = {.at = Max(f->clock.now, f->due_at)};
 
 	n.claim = claim_at(f, n.at, &n.decision);
 	if (n.claim == OPL_CLAIM_NOTHING && f->step == OPL_STEP_SEND &&
@@ -240,7 +253,7 @@ suppose(const Facts *f, const Next *n, const Answer *answer)
 						  .retry_at = OPL_NEVER,
 						  .same_generation = true};
 
-	return opl_decide(&n->after, &f->promises, &finding, n->at);
+	return opl_decide(&n->after, &f->promises, &finding, at_that_time(f, n->at));
 }
 
 /* ------------------------------------------------------------------- facts */
@@ -258,23 +271,6 @@ key_words(const Facts *f)
 			   "effect; a repeat must surely arrive before";
 	return "until then the provider remembers the key; it is sent again after proof of "
 		   "absence only";
-}
-
-static OplMoment
-key_forgotten_at(const Facts *f)
-{
-	OplMoment first = f->operation->op.first_sent_at;
-
-	return first == OPL_NEVER || f->promises.ttl == 0 ? OPL_NEVER
-													  : first + f->promises.ttl;
-}
-
-static OplMoment
-patience_ends(const Facts *f)
-{
-	OplMoment since = f->operation->op.trying_since;
-
-	return since == OPL_NEVER ? OPL_NEVER : since + f->promises.patience;
 }
 
 static const char *const seal_words[OPL_SEAL_COUNT] = {
@@ -321,21 +317,21 @@ say_facts(ReturnSetInfo *out, const Facts *f)
 {
 	const OplOperation *op = &f->operation->op;
 
-	say(out, "key", key_forgotten_at(f), key_words(f));
-	say(out, "tries", patience_ends(f),
+	say(out, "key", opl_key_forgotten_at(op, &f->promises, f->clock), key_words(f));
+	say(out, "tries", opl_patience_ends_at(op, &f->promises, f->clock),
 		psprintf("%d of %d may have taken effect; none after then", op->tries,
 				 f->promises.attempts));
 	if (op->not_after != OPL_NEVER)
 		say(out, "not_after", op->not_after, "nothing is sent from then on");
 	if (op->last_sent_at != OPL_NEVER)
-		say(out, "quiet", opl_quiet_at(op, &f->promises),
+		say(out, "quiet", opl_quiet_at(op, &f->promises, f->clock),
 			"from then on nothing that was sent can still arise");
 	if (op->sealed != OPL_SEAL_NONE)
 		say(out, "seal", OPL_NEVER, seal_words[op->sealed]);
 	if (op->adopted)
 		say(out, "adopted", OPL_NEVER, "another copy may have sent it: no key guards it");
 	if (f->promises.recipe && op->last_sent_at != OPL_NEVER && op->state != OPL_REVIEW)
-		say(out, "give_up", op->last_sent_at + f->promises.give_up,
+		say(out, "give_up", opl_gives_up_at(op, &f->promises, f->clock),
 			"if nothing is known by then, a person is asked");
 }
 
@@ -424,9 +420,9 @@ contradiction_words(const Facts *f)
 static const char *
 absent_words(const Facts *f)
 {
-	OplMoment quiet_at = opl_quiet_at(&f->operation->op, &f->promises);
+	OplMoment quiet_at = opl_quiet_at(&f->operation->op, &f->promises, f->clock);
 
-	if (f->now > quiet_at)
+	if (f->clock.now > quiet_at)
 		return "if it is not there, op_resolve('failed'), and op_reissue() if it is "
 			   "still "
 			   "wanted";
@@ -462,8 +458,8 @@ console_of(const Facts *f)
 static void
 review_facts(const Facts *f, Datum *values, bool *nulls)
 {
-	OplMoment   forgotten = key_forgotten_at(f);
-	OplMoment   quiet_at = opl_quiet_at(&f->operation->op, &f->promises);
+	OplMoment forgotten = opl_key_forgotten_at(&f->operation->op, &f->promises, f->clock);
+	OplMoment quiet_at = opl_quiet_at(&f->operation->op, &f->promises, f->clock);
 	const char *console = console_of(f);
 
 	values[0] = TimestampTzGetDatum(forgotten);

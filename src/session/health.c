@@ -6,6 +6,7 @@
  */
 #include "postgres.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "access/htup_details.h"
 #include "access/xlog.h"
@@ -19,6 +20,7 @@
 #include "base/wake.h"
 
 PG_FUNCTION_INFO_V1(_op_worker);
+PG_FUNCTION_INFO_V1(_op_clock);
 PG_FUNCTION_INFO_V1(_op_home);
 PG_FUNCTION_INFO_V1(_op_home_fault);
 
@@ -54,12 +56,12 @@ put_worker(ReturnSetInfo *result, const SlotReport *r)
 					  CStringGetTextDatum(state_word(r)),
 					  Int32GetDatum(r->pid),
 					  Int64GetDatum(r->epoch),
-					  TimestampTzGetDatum(r->started_at),
-					  TimestampTzGetDatum(r->turn_at),
+					  TimestampTzGetDatum(clock_moment(r->started_at)),
+					  TimestampTzGetDatum(clock_moment(r->turn_at)),
 					  Int32GetDatum(r->in_flight),
-					  TimestampTzGetDatum(r->held_since),
+					  TimestampTzGetDatum(clock_moment(r->held_since)),
 					  Int64GetDatum(r->failed_turns),
-					  TimestampTzGetDatum(r->failed_at),
+					  TimestampTzGetDatum(clock_moment(r->failed_at)),
 					  CStringGetTextDatum(r->failure)};
 	bool  none = r->state == SLOT_FREE;
 	bool  nulls[] = {false,
@@ -100,6 +102,25 @@ _op_worker(PG_FUNCTION_ARGS)
 	if (rows == 0)
 		put_worker(result, &none);
 	return (Datum) 0;
+}
+
+Datum
+_op_clock(PG_FUNCTION_ARGS)
+{
+	ClockReading c = clock_read();
+	Interval    *step = palloc0(sizeof(Interval));
+	bool         none = c.steps == 0;
+	Datum        values[] = {TimestampTzGetDatum(c.now),
+							 TimestampTzGetDatum(c.steady_since),
+							 BoolGetDatum(c.proven),
+							 Int64GetDatum(c.steps),
+							 TimestampTzGetDatum(c.stepped_at),
+							 IntervalPGetDatum(step)};
+	bool         nulls[] = {false, false, false, false, none, none};
+
+	step->time = c.last_step;
+	PG_RETURN_DATUM(
+		HeapTupleGetDatum(heap_form_tuple(result_row(fcinfo), values, nulls)));
 }
 
 Datum

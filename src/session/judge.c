@@ -88,6 +88,15 @@ static const char *const phases[] = {"none", "resolve", "connect", "tls",
 #define PROMISE(member) offsetof(OplPromises, member)
 #define FINDING(member) offsetof(OplFinding, member)
 
+/* An operation, and the clock by which it is decided about. */
+typedef struct Asked
+{
+	OplOperation op;
+	OplClock     clock;
+} Asked;
+
+#define CLOCK(member) offsetof(Asked, clock.member)
+
 /* clang-format off */
 static const Field operation_fields[] = {
 	{"state",           read_choice,   FIELD_REQUIRED, OPERATION(state),         0, 0, states},
@@ -103,6 +112,9 @@ static const Field operation_fields[] = {
 	{"last_sent_at",    read_moment,   0,              OPERATION(last_sent_at),  0, 0, NULL},
 	{"not_after",       read_moment,   0,              OPERATION(not_after),     0, 0, NULL},
 	{"external_id",     read_text,     0,              FIELD_NOWHERE,            0, 0, NULL},
+	{"steady_since",    read_moment,   0,              CLOCK(steady_since),      0, 0, NULL},
+	{"set_back_from",   read_moment,   0,              CLOCK(set_back_from),     0, 0, NULL},
+	{"set_back_by",     read_duration, 0,              CLOCK(set_back_by),       0, 0, NULL},
 	{NULL, NULL, 0, 0, 0, 0, NULL}};
 
 const Field judge_promises[] = {
@@ -144,17 +156,18 @@ read_argument(const char *what, const Field *table, Jsonb *json, void *base)
 	fields_read(&reading, json, base);
 }
 
-static OplOperation
-read_operation(Jsonb *json)
+static Asked
+read_operation(Jsonb *json, OplMoment now)
 {
-	OplOperation op = {.generation = 1,
-					   .trying_since = OPL_NEVER,
-					   .first_sent_at = OPL_NEVER,
-					   .last_sent_at = OPL_NEVER,
-					   .not_after = OPL_NEVER};
+	Asked asked = {.op = {.generation = 1,
+						  .trying_since = OPL_NEVER,
+						  .first_sent_at = OPL_NEVER,
+						  .last_sent_at = OPL_NEVER,
+						  .not_after = OPL_NEVER},
+				   .clock = {now, OPL_NEVER, OPL_NEVER, 0}};
 
-	read_argument("operation", operation_fields, json, &op);
-	return op;
+	read_argument("operation", operation_fields, json, &asked);
+	return asked;
 }
 
 /* The defaults of an empty spec, but no jitter: a table wants exact moments. */
@@ -187,14 +200,14 @@ read_finding(Jsonb *json, OplMoment now)
 Datum
 _op_decide(PG_FUNCTION_ARGS)
 {
-	OplMoment    now = PG_GETARG_TIMESTAMPTZ(3);
-	OplOperation op = read_operation(PG_GETARG_JSONB_P(0));
-	OplPromises  promises = read_promises(PG_GETARG_JSONB_P(1));
-	OplFinding   finding = read_finding(PG_GETARG_JSONB_P(2), now);
-	OplDecision  d = opl_decide(&op, &promises, &finding, now);
-	OplSeal      seal = d.after.sealed;
-	Datum        values[6];
-	bool         nulls[6] = {false};
+	OplMoment   now = PG_GETARG_TIMESTAMPTZ(3);
+	Asked       asked = read_operation(PG_GETARG_JSONB_P(0), now);
+	OplPromises promises = read_promises(PG_GETARG_JSONB_P(1));
+	OplFinding  finding = read_finding(PG_GETARG_JSONB_P(2), now);
+	OplDecision d = opl_decide(&asked.op, &promises, &finding, asked.clock);
+	OplSeal     seal = d.after.sealed;
+	Datum       values[6];
+	bool        nulls[6] = {false};
 
 	values[0] = CStringGetTextDatum(opl_state_name(d.after.state));
 	values[1] = text_or_null(opl_step_name(d.step), &nulls[1]);

@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "store/actions.h"
 #include "store/agenda.h"
@@ -41,7 +42,7 @@ typedef struct Matter
 	LedgerRequest   *request; /* of its generation; NULL: purged */
 	Action          *action;
 	OplPromises      promises; /* as they are for this operation */
-	TimestampTz      now;
+	OplClock         clock;
 } Matter;
 
 /* How an error speaks of a verb. */
@@ -109,7 +110,7 @@ begin_matter(FunctionCallInfo fcinfo)
 	m.request = request_read(&m.ledger, op_id, m.operation->op.generation);
 	if (m.request != NULL)
 		m.operation->op.not_after = m.request->not_after;
-	m.now = GetCurrentTimestamp();
+	m.clock = finding_clock(NULL);
 	return m;
 }
 
@@ -138,7 +139,7 @@ store(const Matter *m, const OplDecision *decision, const char *external_id,
 							   .external_id = external_id,
 							   .reason = reason};
 
-	operation_save_one(&m->ledger, &change, GetCurrentTimestamp());
+	operation_save_one(&m->ledger, &change, clock_now());
 	plan(&m->ledger, &change);
 	wake_waiters_at_commit();
 	operation->op = decision->after;
@@ -188,7 +189,7 @@ static _Noreturn void
 refuse_early(const Matter *m, const VerbWords *words)
 {
 	const OplOperation *op = &m->operation->op;
-	OplMoment           quiet_at = opl_quiet_at(op, &m->promises);
+	OplMoment           quiet_at = opl_quiet_at(op, &m->promises, m->clock);
 
 	ereport(
 		ERROR,
@@ -311,7 +312,7 @@ op_resolve(PG_FUNCTION_ARGS)
 	OplDecision      decision;
 	bool             named = external_id != NULL || m.operation->external_id != NULL;
 
-	check(opl_resolve(&m.operation->op, &m.promises, outcome, named, m.now, &decision),
+	check(opl_resolve(&m.operation->op, &m.promises, outcome, named, m.clock, &decision),
 		  &m, words);
 	if (decision.step != OPL_STEP_NONE && m.request == NULL)
 		refuse_purged(&m, words);
@@ -365,7 +366,7 @@ op_recheck(PG_FUNCTION_ARGS)
 	Matter      m = begin_matter(fcinfo);
 	OplDecision decision;
 
-	check_recheck(&m, opl_recheck(&m.operation->op, &m.promises, m.now, &decision));
+	check_recheck(&m, opl_recheck(&m.operation->op, &m.promises, m.clock.now, &decision));
 	if (agenda_due_at(&m.ledger, m.operation->op_id) == OPL_NEVER)
 		back_on_agenda(&m, &decision);
 	else
@@ -384,7 +385,7 @@ check_reissue(const Matter *m)
 {
 	if (m->request == NULL)
 		refuse_purged(m, &to_reissue);
-	if (m->request->not_after != OPL_NEVER && m->now >= m->request->not_after)
+	if (m->request->not_after != OPL_NEVER && m->clock.now >= m->request->not_after)
 		ereport(
 			ERROR,
 			(errcode(OPL_ERR_STATE),
@@ -424,7 +425,7 @@ op_reissue(PG_FUNCTION_ARGS)
 	LedgerRequest next;
 
 	check(opl_reissue(&m.operation->op, &m.promises, m.action->spec->lookup_first,
-					  not_before(&m), m.now, &decision),
+					  not_before(&m), m.clock, &decision),
 		  &m, &to_reissue);
 	check_reissue(&m);
 	next = render_again(&m, decision.after.generation);
@@ -490,7 +491,7 @@ op_approve(PG_FUNCTION_ARGS)
 	OplDecision decision;
 
 	check(opl_approve(&m.operation->op, m.action->spec->lookup_first, not_before(&m),
-					  m.now, &decision),
+					  m.clock.now, &decision),
 		  &m, &to_approve);
 	check_digest(&m, text_argument(fcinfo, 2));
 	store(&m, &decision, NULL, reason_of(&decision, m.operation));

@@ -8,6 +8,7 @@
 
 #include "session/receipt.h"
 
+#include "base/clock.h"
 #include "access/htup_details.h"
 #include "base/errors.h"
 #include "funcapi.h"
@@ -50,7 +51,7 @@ may_call_again(OplState state)
 int
 seconds_until(TimestampTz moment)
 {
-	int64 left = moment - GetCurrentTimestamp();
+	int64 left = moment - clock_now();
 
 	return left <= 0 ? 1 : (int) Min((left + 999999) / 1000000, PG_INT32_MAX);
 }

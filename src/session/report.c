@@ -50,7 +50,7 @@ typedef struct Report
 	OplKind          kind; /* SEND or LATE */
 	int              generation;
 	TimestampTz      claimed_at;
-	TimestampTz      now;
+	OplClock         clock;
 	Evidence         evidence;
 	Judgement        judgement;
 } Report;
@@ -183,7 +183,7 @@ read_evidence(FunctionCallInfo fcinfo, Report *r)
 	e->bytes_sent = e->sent ? -1 : 0;
 	e->phase = phase_of(e);
 	e->started_at = r->claimed_at;
-	e->finished_at = r->now;
+	e->finished_at = r->clock.now;
 	read_headers(fcinfo, e);
 	read_body(fcinfo, e, r->action->spec->response_limit);
 }
@@ -237,7 +237,7 @@ decide(Report *r)
 
 	if (r->generation != r->operation->op.generation)
 		finding.same_generation = false;
-	return opl_decide(&r->operation->op, &promises, &finding, r->now);
+	return opl_decide(&r->operation->op, &promises, &finding, r->clock);
 }
 
 /* A late one takes no number of ours: that would fence what is under way. */
@@ -256,7 +256,7 @@ record(const Report *r)
 		.request_id = r->judgement.request_id,
 		.evidence = &r->evidence,
 		.started_at = r->claimed_at,
-		.finished_at = r->now};
+		.finished_at = r->clock.now};
 
 	attempt_insert(&r->ledger, &attempt, 1);
 }
@@ -292,7 +292,7 @@ settle(FunctionCallInfo fcinfo, Report *r)
 		pause_provider(r);
 	if (decision.moved || decision.note_failed)
 		finding_store(&r->ledger, r->operation, &decision, &r->judgement,
-					  decision.step == OPL_STEP_SEND, r->now);
+					  decision.step == OPL_STEP_SEND, r->clock.now);
 }
 
 static void
@@ -318,7 +318,7 @@ op_report(PG_FUNCTION_ARGS)
 	r.operation = operation_lock(&r.ledger, op_id);
 	if (r.operation == NULL)
 		no_such_operation(op_id);
-	r.now = GetCurrentTimestamp();
+	r.clock = finding_clock(NULL);
 	r.action = action_get(&r.ledger, r.operation->action);
 	check_executor(&r);
 	settle(fcinfo, &r);

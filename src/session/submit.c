@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "access/xact.h"
 #include "store/actions.h"
@@ -92,7 +93,7 @@ check_times(const LedgerBirth *birth)
 				 errmsg("not_after of operation \"%s\" is not later than its not_before",
 						birth->op_id),
 				 errhint("Leave one of them out, or move them apart.")));
-	if (DatumGetTimestampTz(birth->not_after) <= GetCurrentTimestamp())
+	if (DatumGetTimestampTz(birth->not_after) <= clock_now())
 		ereport(ERROR, (errcode(OPL_ERR_ARGUMENT),
 						errmsg("not_after of operation \"%s\" has passed", birth->op_id),
 						errhint("Nothing was recorded; pass a moment in the future.")));
@@ -160,9 +161,9 @@ freeze(LedgerBirth *birth, const void *how)
 	const Action *action = how;
 	OplMoment     not_after =
         birth->no_not_after ? OPL_NEVER : DatumGetTimestampTz(birth->not_after);
-	OplMoment due_at = birth->no_not_before ? GetCurrentTimestamp()
-											: DatumGetTimestampTz(birth->not_before);
-	Frozen    frozen = {0};
+	OplMoment due_at =
+		birth->no_not_before ? clock_now() : DatumGetTimestampTz(birth->not_before);
+	Frozen frozen = {0};
 
 	profile_freeze(action->spec, birth->op_id, 1, birth->args, birth->traceparent,
 				   &frozen);

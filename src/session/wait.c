@@ -6,6 +6,7 @@
  */
 #include "postgres.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
@@ -86,9 +87,9 @@ look(Oid schema, const char *op_id, TimestampTz *due_at)
 }
 
 static long
-left_ms(TimestampTz until)
+left_ms(int64 until)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64 now = clock_steady();
 
 	return now >= until ? 0 : (long) ((until - now) / 1000) + 1;
 }
@@ -96,10 +97,9 @@ left_ms(TimestampTz until)
 Datum
 op_wait(PG_FUNCTION_ARGS)
 {
-	char       *op_id = PG_ARGISNULL(0) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(0));
-	Oid         schema = get_func_namespace(fcinfo->flinfo->fn_oid);
-	TimestampTz until =
-		GetCurrentTimestamp() + timeout_ms(fcinfo, 1, WAIT_MAX_MS) * INT64CONST(1000);
+	char *op_id = PG_ARGISNULL(0) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(0));
+	Oid   schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+	int64 until = clock_steady() + timeout_ms(fcinfo, 1, WAIT_MAX_MS) * INT64CONST(1000);
 	MemoryContext    outer = CurrentMemoryContext;
 	MemoryContext    each = AllocSetContextCreate(outer, "op_wait", ALLOCSET_SMALL_SIZES);
 	LedgerOperation *operation;
@@ -226,9 +226,9 @@ call_status(FunctionCallInfo fcinfo, const Ledger *ledger)
 Datum
 op_execute(PG_FUNCTION_ARGS)
 {
-	Ledger      ledger = ledger_open(get_func_namespace(fcinfo->flinfo->fn_oid));
-	TimestampTz until =
-		GetCurrentTimestamp() + timeout_ms(fcinfo, 3, LONG_MAX / 2000) * INT64CONST(1000);
+	Ledger ledger = ledger_open(get_func_namespace(fcinfo->flinfo->fn_oid));
+	int64  until =
+		clock_steady() + timeout_ms(fcinfo, 3, LONG_MAX / 2000) * INT64CONST(1000);
 	Datum receipt;
 	bool  is_new;
 

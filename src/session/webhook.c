@@ -319,8 +319,9 @@ take_in(const Delivery *d, LedgerOperation *operation, const Action *action)
 	Ours      ours = {operation->op_id, operation->op.generation};
 	Judgement judgement =
 		classify_object(action->spec, &ours, d->object, operation->external_id);
+	OplClock       clock = finding_clock(NULL);
 	OplPromises    promises = finding_promises(action->spec, operation, &judgement);
-	OplFinding     finding = finding_of(operation, &judgement, OPL_KIND_DOOR, d->now);
+	OplFinding     finding = finding_of(operation, &judgement, OPL_KIND_DOOR, clock.now);
 	LedgerRequest *request =
 		request_read(&d->ledger, operation->op_id, operation->op.generation);
 	char       *id = event_id(d);
@@ -330,10 +331,10 @@ take_in(const Delivery *d, LedgerOperation *operation, const Action *action)
 		return;
 	if (request != NULL)
 		operation->op.not_after = request->not_after;
-	decision = opl_decide(&operation->op, &promises, &finding, d->now);
+	decision = opl_decide(&operation->op, &promises, &finding, clock);
 	record(d, operation, &judgement, id);
 	if (decision.moved || decision.note_failed)
-		finding_store(&d->ledger, operation, &decision, &judgement, false, d->now);
+		finding_store(&d->ledger, operation, &decision, &judgement, false, clock.now);
 }
 
 Datum

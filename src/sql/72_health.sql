@@ -73,6 +73,19 @@ SELECT 'home', CASE WHEN f.fault IS NULL THEN 'ok' ELSE 'critical' END,
 $$;
 COMMENT ON FUNCTION _op_health_home() IS 'May this copy of the ledger send?';
 
+CREATE FUNCTION _op_health_clock() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'clock', w.status,
+       CASE WHEN isfinite(c.steady_since) THEN format('steady since %s', c.steady_since) ELSE 'steady' END
+       || CASE WHEN c.steps > 0 THEN format('; it was set %s by %s at %s', CASE WHEN c.last_step < '0' THEN 'back' ELSE 'forward' END,
+                                         greatest(c.last_step, -c.last_step), c.stepped_at) ELSE '' END,
+       CASE WHEN w.status <> 'ok' THEN
+            'What was sent before that moment is taken as sent then: absence is believed, and op_resolve() takes failed, as much later. Let the clock be slewed, not set.' END
+  FROM _op_clock() AS c,
+       LATERAL (SELECT CASE WHEN c.stepped_at > c.now - interval '1 h' THEN 'warning' ELSE 'ok' END AS status) AS w
+$$;
+COMMENT ON FUNCTION _op_health_clock() IS 'Was the wall clock set lately, and since when is quiet counted?';
+
 CREATE FUNCTION _op_health_due() RETURNS SETOF _op_check
 	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
 SELECT 'due', c.status, format('%s due%s', c.n, ', the oldest since ' || c.oldest),
@@ -222,6 +235,7 @@ CREATE FUNCTION op_health()
 	LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
 SELECT * FROM _op_health_worker()
 UNION ALL SELECT * FROM _op_health_home()
+UNION ALL SELECT * FROM _op_health_clock()
 UNION ALL SELECT * FROM _op_health_due()
 UNION ALL SELECT * FROM _op_health_client()
 UNION ALL SELECT * FROM _op_health_provider()

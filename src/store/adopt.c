@@ -28,7 +28,6 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 #include "base/wake.h"
 
 PG_FUNCTION_INFO_V1(op_adopt);
@@ -61,7 +60,7 @@ count(Adoption *adoption, const OplDecision *decision)
 
 static void
 decide(const Ledger *ledger, LedgerChange *change, const LedgerOperation *operation,
-	   bool guarded, TimestampTz now)
+	   bool guarded, OplClock clock)
 {
 	Action     *action = action_find(ledger, operation->action);
 	OplPromises promises = promises_of(operation, action);
@@ -70,10 +69,10 @@ decide(const Ledger *ledger, LedgerChange *change, const LedgerOperation *operat
 	change->op_id = operation->op_id;
 	change->provider = operation->provider;
 	change->decision =
-		opl_adopt(&operation->op, &promises, operation->created_at, guarded, now);
+		opl_adopt(&operation->op, &promises, operation->created_at, guarded, clock);
 	/* Clients of the other time line may still hold tickets. */
 	if (action && action->spec->executor == EXECUTOR_CLIENT)
-		change->lease_until = now + LEASE_MAX;
+		change->lease_until = clock.now + LEASE_MAX;
 	change->reason =
 		change->decision.reason ? change->decision.reason : operation->reason;
 }
@@ -131,7 +130,7 @@ save(const Ledger *ledger, LedgerChange *changes, int n, const char *actor,
 /* False: there are no more. */
 static bool
 adopt_some(const Ledger *ledger, Adoption *adoption, bool guarded, const char *actor,
-		   const char *note, TimestampTz now)
+		   const char *note, OplClock clock)
 {
 	int              n;
 	LedgerOperation *operations = next_operations(ledger, &n);
@@ -142,7 +141,7 @@ adopt_some(const Ledger *ledger, Adoption *adoption, bool guarded, const char *a
 	changes = palloc(sizeof(LedgerChange) * n);
 	for (int i = 0; i < n; i++)
 	{
-		decide(ledger, &changes[i], &operations[i], guarded, now);
+		decide(ledger, &changes[i], &operations[i], guarded, clock);
 		count(adoption, &changes[i].decision);
 	}
 	save(ledger, changes, n, actor, note);
@@ -164,7 +163,7 @@ adopt(const Ledger *ledger, Oid extension, bool guarded, const char *actor,
 	  const char *note)
 {
 	Adoption      adoption = {0};
-	TimestampTz   now = GetCurrentTimestamp();
+	OplClock      clock = finding_clock(NULL);
 	HomeRow       here = home_here(extension);
 	Ledger        batch = *ledger; /* what is read lasts as long as its batch */
 	MemoryContext outer;
@@ -172,10 +171,10 @@ adopt(const Ledger *ledger, Oid extension, bool guarded, const char *actor,
 	batch.memory = AllocSetContextCreate(ledger->memory, "op_ledger adoption",
 										 ALLOCSET_DEFAULT_SIZES);
 	outer = MemoryContextSwitchTo(batch.memory);
-	home_settle(&batch, &here, actor, now);
+	home_settle(&batch, &here, actor, clock.now);
 	event_catch_up(&batch);
 	event_insert(&batch, NULL, actor, "adopt", note);
-	while (adopt_some(&batch, &adoption, guarded, actor, note, now))
+	while (adopt_some(&batch, &adoption, guarded, actor, note, clock))
 	{
 		check_for_stop();
 		MemoryContextReset(batch.memory);

@@ -17,9 +17,11 @@
 #include "store/agenda.h"
 
 #include "base/by_op_id.h"
+#include "base/clock.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "store/scanner.h"
+#include "store/spi.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
@@ -353,6 +355,102 @@ agenda_remove(const Ledger *ledger, char **op_ids, int n)
 	scanner_close(s);
 }
 
+/* --------------------------------------------------------- steps of the clock */
+
+/* Rows of op_due whose moment means another one now: op_id, due_at as it is, as it is
+ * to be. The moments of users are no durations: nothing comes before its not_before. A
+ * ticket that was given since the step is right as it is. */
+static const SpiStatement set_back = {
+	"SELECT d.op_id, d.due_at,"
+	"       greatest(d.due_at + $1 * interval '1 microsecond', r.not_before)"
+	"  FROM @.op_due AS d"
+	"  JOIN @.op_operation AS o ON o.op_id = d.op_id"
+	"  LEFT JOIN @.op_request AS r"
+	"    ON r.op_id = o.op_id AND r.generation = o.generation"
+	" WHERE d.due_at > $2"
+	"   AND NOT (o.state = 'submitted' AND o.last_sent_at BETWEEN $3 AND $2)",
+	3,
+	{INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
+
+/* What comes due too early finds by itself what it has to wait for, but for attempts
+ * that are under way. */
+static const SpiStatement set_forward = {
+	"SELECT d.op_id, d.due_at, d.due_at + $1 * interval '1 microsecond'"
+	"  FROM @.op_due AS d"
+	"  JOIN @.op_operation AS o ON o.op_id = d.op_id"
+	" WHERE o.state = 'submitted' AND o.last_sent_at < $3"
+	"   AND d.due_at > $2 - $1 * interval '1 microsecond'",
+	3,
+	{INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
+
+/* What was planned when the clock was ahead of now counts its duration from now. */
+static const SpiStatement bring_forward = {
+	"SELECT w.op_id, w.due_at,"
+	"       greatest($1 + greatest(w.due_at - w.at, interval '0'), w.not_before)"
+	"  FROM (SELECT d.op_id, d.due_at, r.not_before,"
+	"               greatest(o.created_at, o.trying_since, o.last_sent_at,"
+	"                        (SELECT max(a.finished_at) FROM @.op_attempt AS a"
+	"                          WHERE a.op_id = o.op_id),"
+	"                        (SELECT max(e.at) FROM @.op_event AS e"
+	"                          WHERE e.op_id = o.op_id)) AS at"
+	"          FROM @.op_due AS d"
+	"          JOIN @.op_operation AS o ON o.op_id = d.op_id"
+	"          LEFT JOIN @.op_request AS r"
+	"            ON r.op_id = o.op_id AND r.generation = o.generation"
+	"         WHERE d.due_at > $1) AS w"
+	" WHERE w.at > $1",
+	1,
+	{TIMESTAMPTZOID}};
+
+/* The rows that the statement names come at another moment; what somebody holds, or has
+ * planned anew meanwhile, does not. */
+static void
+move(const Ledger *ledger, const SpiStatement *which, Datum *values)
+{
+	int          n = (int) spi_run(ledger, which, values, NULL);
+	char       **op_ids = palloc(sizeof(char *) * Max(n, 1));
+	TimestampTz *was_due = palloc(sizeof(TimestampTz) * Max(n, 1));
+	TimestampTz *due_at = palloc(sizeof(TimestampTz) * Max(n, 1));
+	Scanner     *s;
+
+	for (int i = 0; i < n; i++)
+	{
+		op_ids[i] = spi_text(ledger, i, 1);
+		was_due[i] = spi_time(i, 2);
+		due_at[i] = spi_time(i, 3);
+	}
+	spi_done();
+	s = scanner_open_update(ledger, &due_table, PLANNED);
+	for (int i = 0; i < n; i++)
+	{
+		if (!scanner_find_text(s, op_ids[i]) ||
+			!scanner_lock(s, SCANNER_ANY, LockWaitSkip) ||
+			scanner_time(s, Due_due_at) != was_due[i])
+			continue;
+		scanner_copy(s);
+		scanner_set_time(s, Due_due_at, due_at[i]);
+		scanner_update(s);
+	}
+	scanner_close(s);
+}
+
+void
+agenda_shift(const Ledger *ledger, int64 by, TimestampTz now, TimestampTz since)
+{
+	Datum values[] = {Int64GetDatum(by), TimestampTzGetDatum(now),
+					  TimestampTzGetDatum(since)};
+
+	move(ledger, by < 0 ? &set_back : &set_forward, values);
+}
+
+void
+agenda_bring_forward(const Ledger *ledger, TimestampTz now)
+{
+	Datum values[] = {TimestampTzGetDatum(now)};
+
+	move(ledger, &bring_forward, values);
+}
+
 /* ------------------------------------------------------------------- nudges */
 
 void
@@ -362,7 +460,7 @@ agenda_nudge(const Ledger *ledger, const char *op_id)
 
 	scanner_new(s);
 	scanner_set_text(s, Nudge_op_id, op_id);
-	scanner_set_time(s, Nudge_at, GetCurrentTimestamp());
+	scanner_set_time(s, Nudge_at, clock_now());
 	scanner_insert(s);
 	scanner_close(s);
 }

@@ -52,6 +52,13 @@ extern int64      agenda_new_epoch(const Ledger *ledger);
 extern void agenda_recover(const Ledger *ledger, int64 mine, const int64 *living, int n,
 						   TimestampTz now);
 
+/* The clock was set by `by` microseconds, or steps back may have passed unseen: what
+ * was planned as a duration comes no later for it, and no attempt that is under way is
+ * taken for lost. `since`: the clock is known to have been steady from then on. */
+extern void agenda_shift(const Ledger *ledger, int64 by, TimestampTz now,
+						 TimestampTz since);
+extern void agenda_bring_forward(const Ledger *ledger, TimestampTz now);
+
 /* ---- writing */
 /* What the changes decide, where they moved: a row that `due` names is updated, or
  * deleted when there is no next step, and `due` says where it is afterwards; where it

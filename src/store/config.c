@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "store/config.h"
 
@@ -327,8 +328,7 @@ config_pause(const Ledger *ledger, const char *provider, const char *note)
 		"                           FOR NO KEY UPDATE SKIP LOCKED))",
 		3,
 		{TEXTOID, TIMESTAMPTZOID, TEXTOID}};
-	Datum values[] = {CStringGetTextDatum(provider),
-					  TimestampTzGetDatum(GetCurrentTimestamp()),
+	Datum values[] = {CStringGetTextDatum(provider), TimestampTzGetDatum(clock_now()),
 					  CStringGetTextDatum(note)};
 	bool  paused = spi_run(ledger, &pause, values, NULL) > 0;
 

@@ -61,6 +61,22 @@ event_insert(const Ledger *ledger, const char *op_id, const char *actor,
 	event_insert_many(ledger, ids, 1, actor, event, note);
 }
 
+void
+event_insert_once(const Ledger *ledger, const char *actor, const char *event,
+				  const char *note)
+{
+	static const SpiStatement same = {"SELECT FROM @.op_event WHERE op_id IS NULL"
+									  "   AND event = $1 AND note = $2 LIMIT 1",
+									  2,
+									  {TEXTOID, TEXTOID}};
+	Datum values[] = {CStringGetTextDatum(event), CStringGetTextDatum(note)};
+	bool  is_known = spi_run(ledger, &same, values, NULL) > 0;
+
+	spi_done();
+	if (!is_known)
+		event_insert(ledger, NULL, actor, event, note);
+}
+
 char *
 event_last_note(const Ledger *ledger, const char *op_id, const char *event)
 {

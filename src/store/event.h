@@ -14,6 +14,9 @@ extern void event_insert(const Ledger *ledger, const char *op_id, const char *ac
 /* The same of each operation. */
 extern void event_insert_many(const Ledger *ledger, char **op_ids, int n,
 							  const char *actor, const char *event, const char *note);
+/* About the ledger as a whole, unless the very same is on record. */
+extern void event_insert_once(const Ledger *ledger, const char *actor, const char *event,
+							  const char *note);
 /* The note of the last event of this kind; NULL: there is none on record. */
 extern char *event_last_note(const Ledger *ledger, const char *op_id, const char *event);
 /* Logical replication brings rows, and leaves their sequence behind. */

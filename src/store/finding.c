@@ -5,6 +5,7 @@
 
 #include "store/finding.h"
 
+#include "base/clock.h"
 #include "base/wake.h"
 #include "store/agenda.h"
 
@@ -36,6 +37,16 @@ finding_polls(const Spec *spec, const LedgerOperation *operation, OplState state
 	if (spec->poll_path == NULL || operation->external_id == NULL)
 		return false;
 	return state == OPL_ACCEPTED || !spec->promises.recipe;
+}
+
+OplClock
+finding_clock(int64 *steady)
+{
+	ClockReading r = clock_read();
+
+	if (steady != NULL)
+		*steady = r.steady;
+	return (OplClock){r.now, r.steady_since, r.set_back_from, r.set_back_by};
 }
 
 static bool

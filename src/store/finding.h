@@ -23,6 +23,11 @@ extern OplPromises finding_promises(const Spec *spec, const LedgerOperation *ope
 extern bool finding_polls(const Spec *spec, const LedgerOperation *operation,
 						  OplState state);
 
+/* The clock as decisions see it, read once what they are about is locked: then no
+ * moment on record is later, unless the clock was set back. The same moment by the
+ * steady clock goes to `steady`; NULL: of no use. */
+extern OplClock finding_clock(int64 *steady);
+
 extern OplFinding finding_of(const LedgerOperation *operation, const Judgement *judgement,
 							 OplKind kind, TimestampTz started_at);
 

@@ -14,6 +14,7 @@
 
 #include "store/operation.h"
 
+#include "base/clock.h"
 #include "base/datum.h"
 #include "base/errors.h"
 #include "catalog/pg_type.h"
@@ -350,7 +351,7 @@ insert_row(Scanner *s, const LedgerBirth *b)
 	scanner_set_text(s, Operation_run_id, b->run_id);
 	scanner_set_text(s, Operation_lane, b->lane);
 	scanner_set_text(s, Operation_submitted_by, b->submitted_by);
-	scanner_set_time(s, Operation_created_at, GetCurrentTimestamp());
+	scanner_set_time(s, Operation_created_at, clock_now());
 	return scanner_insert_first(s);
 }
 

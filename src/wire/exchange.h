@@ -21,7 +21,7 @@ typedef struct Request
 	int64        connect_timeout; /* microseconds */
 	int64        total_timeout;   /* microseconds, from the hand-over to the wire */
 	size_t       response_limit;  /* bytes of body that are kept */
-	TimestampTz  send_before;     /* claim + margin: not handed to the wire later */
+	int64        send_before;     /* steady: claim + margin, not handed over later */
 } Request;
 
 /* How far an exchange got before it ended. */

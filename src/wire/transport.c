@@ -33,12 +33,12 @@
 #include <sys/epoll.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "lib/ilist.h"
 #include "wire/sockets.h"
 #include "storage/fd.h"
 #include "wire/transport.h"
-#include "utils/timestamp.h"
 
 /* Transfers are made by the block; each may hold one connection. */
 #define BLOCK 16
@@ -117,7 +117,7 @@ typedef struct Stranded
 StaticAssertDecl(sizeof(Stranded) <= sizeof(Evidence), "evidence has room for it");
 
 static CURLM      *multi = NULL;
-static int64       timer_at = -1; /* monotonic microseconds, -1: none */
+static int64       timer_at = -1; /* by the steady clock, -1: none */
 static int         in_flight = 0;
 static int         pool_size = 0;
 static Stranded   *stranded = NULL;
@@ -137,15 +137,6 @@ static Queue queued = {SLIST_STATIC_INIT(queued.head), NULL};
 static Queue finished = {SLIST_STATIC_INIT(finished.head), NULL};
 
 /* ------------------------------------------------------------------- tools */
-
-static int64
-monotonic_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 static void
 block_signals(sigset_t *before)
@@ -257,7 +248,7 @@ on_interest(CURL *easy, curl_socket_t fd, int what, void *userp, void *socketp)
 static int
 on_timer(CURLM *handle, long timeout_ms, void *userp)
 {
-	timer_at = timeout_ms < 0 ? -1 : monotonic_us() + timeout_ms * INT64CONST(1000);
+	timer_at = timeout_ms < 0 ? -1 : clock_steady() + timeout_ms * INT64CONST(1000);
 	return 0;
 }
 
@@ -299,7 +290,7 @@ act_on_timer(void)
 {
 	int running;
 
-	if (timer_at < 0 || monotonic_us() < timer_at)
+	if (timer_at < 0 || clock_steady() < timer_at)
 		return;
 	timer_at = -1;
 	curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
@@ -369,7 +360,7 @@ before_request(void *userp, char *peer_ip, char *local_ip, int peer_port, int lo
 		return refuse(t, ABORT_REPEAT);
 	snprintf(e->peer, sizeof(e->peer), strchr(peer_ip, ':') ? "[%s]:%d" : "%s:%d",
 			 peer_ip, peer_port);
-	if (GetCurrentTimestamp() > t->request->send_before)
+	if (clock_steady() > t->request->send_before)
 		return refuse(t, ABORT_LATE);
 	if (connection_is_stale(t, local_port, peer_port))
 		return refuse(t, ABORT_STALE);
@@ -590,7 +581,7 @@ set_request_options(Transfer *t)
 
 	SET(CURLOPT_HTTPHEADER, t->lines);
 	SET(CURLOPT_CONNECTTIMEOUT_MS, timeout_ms(t->request->connect_timeout));
-	SET(CURLOPT_TIMEOUT_MS, timeout_ms(t->deadline - monotonic_us()));
+	SET(CURLOPT_TIMEOUT_MS, timeout_ms(t->deadline - clock_steady()));
 	SET(CURLOPT_FRESH_CONNECT, t->fresh ? 1L : 0L);
 	return set_url(easy, t) && set_method(easy, t->request) &&
 		   set_trust_and_proxy(easy, t);
@@ -861,7 +852,7 @@ finish(Transfer *t, CURLcode code, Phase phase)
 	e->body = t->body.data;
 	e->body_len = t->body.len;
 	fill_error(t, code);
-	e->finished_at = GetCurrentTimestamp();
+	e->finished_at = clock_now();
 	queue_push(&finished, t);
 }
 
@@ -880,7 +871,7 @@ start(Transfer *t)
 {
 	t->abort = ABORT_NONE;
 	t->error[0] = '\0';
-	if (GetCurrentTimestamp() > t->request->send_before)
+	if (clock_steady() > t->request->send_before)
 		finish_unstarted(t, CURLE_ABORTED_BY_CALLBACK, ABORT_LATE);
 	else if (!is_fit(t->request))
 		finish_unstarted(t, CURLE_BAD_FUNCTION_ARGUMENT, ABORT_UNFIT);
@@ -932,7 +923,7 @@ start_all(void)
 
 	while ((t = queue_pop(&queued)) != NULL)
 	{
-		t->deadline = monotonic_us() + t->request->total_timeout;
+		t->deadline = clock_steady() + t->request->total_timeout;
 		start(t);
 	}
 }
@@ -998,7 +989,7 @@ pop_stranded(void)
 	memset(evidence, 0, sizeof(*evidence));
 	evidence->curl_code = CURLE_OUT_OF_MEMORY;
 	strlcpy(evidence->error, abort_words[ABORT_MEMORY], sizeof(evidence->error));
-	evidence->started_at = evidence->finished_at = GetCurrentTimestamp();
+	evidence->started_at = evidence->finished_at = clock_now();
 	return token;
 }
 
@@ -1074,7 +1065,7 @@ transport_timeout(void)
 		return 0;
 	if (timer_at < 0)
 		return -1;
-	left = timer_at - monotonic_us();
+	left = timer_at - clock_steady();
 	return left <= 0 ? 0 : (long) ((left + 999) / 1000);
 }
 
@@ -1090,7 +1081,7 @@ transport_send(const Request *request, Evidence *evidence, void *token)
 		return;
 	}
 	memset(evidence, 0, sizeof(*evidence));
-	evidence->started_at = GetCurrentTimestamp();
+	evidence->started_at = clock_now();
 	t->request = request;
 	t->evidence = evidence;
 	t->token = token;

@@ -9,15 +9,30 @@
 #include "worker/batch.h"
 
 #include "base/by_op_id.h"
+#include "store/finding.h"
 
 Batch *
-batch_new(const Ledger *ledger, TimestampTz now)
+batch_new(const Ledger *ledger)
 {
 	Batch *batch = palloc0(sizeof(Batch));
 
 	batch->ledger = ledger;
-	batch->now = now;
+	batch->heeded = clock_read();
+	batch_look_at_clock(batch);
 	return batch;
+}
+
+void
+batch_look_at_clock(Batch *batch)
+{
+	batch->clock = finding_clock(&batch->steady);
+	batch->now = batch->clock.now;
+}
+
+int64
+batch_steady(const Batch *batch, TimestampTz moment)
+{
+	return moment <= batch->now ? batch->steady : batch->steady + (moment - batch->now);
 }
 
 /* Room for one more of each. */

@@ -6,6 +6,7 @@
 
 #include "postgres.h"
 
+#include "base/clock.h"
 #include "worker/flight.h"
 #include "store/agenda.h"
 #include "store/attempt.h"
@@ -18,7 +19,10 @@
 typedef struct Batch
 {
 	const Ledger *ledger;
-	TimestampTz   now;
+	OplClock      clock; /* as of the last lock on rows */
+	TimestampTz   now;   /* its moment */
+	int64         steady;
+	ClockReading  heeded; /* at the begin: its steps are seen to in this turn */
 	Exchange     *answers[SETTLE_MAX];
 	int           nanswers;
 	LedgerDue    *due;
@@ -42,7 +46,12 @@ typedef struct Batch
 	bool      ended; /* an operation ended: tell those who wait */
 } Batch;
 
-extern Batch *batch_new(const Ledger *ledger, TimestampTz now);
+extern Batch *batch_new(const Ledger *ledger);
+
+/* Rows were locked: decisions about them are made by the clock from here on. */
+extern void batch_look_at_clock(Batch *batch);
+/* A moment that lies ahead, by the steady clock. */
+extern int64 batch_steady(const Batch *batch, TimestampTz moment);
 
 /* What follows for an operation. */
 extern LedgerChange  *batch_change(Batch *batch, const LedgerOperation *operation,

@@ -41,7 +41,7 @@ typedef struct Cursor
 {
 	CursorKey   key;
 	TimestampTz since;
-	TimestampTz from_start_at; /* when the last scan from the beginning was */
+	int64       from_start_at; /* steady: the last scan from the beginning; 0: none */
 } Cursor;
 
 #define FROM_START OPL_SECOND
@@ -60,16 +60,19 @@ cursor_of(const char *provider, OplStep step)
 	strlcpy(key.provider, provider, sizeof(key.provider));
 	cursor = hash_search(cursors, &key, HASH_ENTER, &found);
 	if (!found)
-		cursor->since = cursor->from_start_at = DT_NOBEGIN;
+	{
+		cursor->since = DT_NOBEGIN;
+		cursor->from_start_at = 0;
+	}
 	return cursor;
 }
 
 static TimestampTz
-scan_from(const char *provider, OplStep step, TimestampTz now)
+scan_from(const char *provider, OplStep step, int64 now)
 {
 	Cursor *cursor = cursor_of(provider, step);
 
-	if (now < cursor->from_start_at || now >= cursor->from_start_at + FROM_START)
+	if (now >= cursor->from_start_at + FROM_START)
 		cursor->since = DT_NOBEGIN;
 	if (cursor->since == DT_NOBEGIN)
 		cursor->from_start_at = now;
@@ -102,15 +105,15 @@ move_cursor(const Batch *batch, const LedgerPlaces *places)
  * must find the agenda as it was. */
 typedef struct Held
 {
-	char       *op_id;
-	TimestampTz until;
+	char *op_id;
+	int64 until; /* by the steady clock */
 } Held;
 
 static Held *held = NULL;
 static int   nheld = 0;
 
 static void
-let_be(const char *op_id, TimestampTz until)
+let_be(const char *op_id, int64 until)
 {
 	static int room = 0;
 
@@ -125,13 +128,13 @@ let_be(const char *op_id, TimestampTz until)
 }
 
 static void
-forget_held(TimestampTz now)
+forget_held(int64 now)
 {
 	int kept = 0;
 
 	for (int i = 0; i < nheld; i++)
 	{
-		if (held[i].until > now && held[i].until <= now + HELD)
+		if (held[i].until > now)
 			held[kept++] = held[i];
 		else
 			pfree(held[i].op_id);
@@ -141,7 +144,7 @@ forget_held(TimestampTz now)
 
 /* What is not taken now: held by sessions, or the cause of trouble. Sorted. */
 static char **
-avoided(TimestampTz now, int *count)
+avoided(int64 now, int *count)
 {
 	int    ntrouble;
 	char **trouble = trouble_avoided(now, &ntrouble);
@@ -189,7 +192,7 @@ add_places(Batch *batch, const char *provider, OplStep step)
 	batch->places[batch->nplaces].provider = provider;
 	batch->places[batch->nplaces].step = step;
 	batch->places[batch->nplaces].places = places;
-	batch->places[batch->nplaces].since = scan_from(provider, step, batch->now);
+	batch->places[batch->nplaces].since = scan_from(provider, step, batch->steady);
 	batch->nplaces++;
 }
 
@@ -217,7 +220,7 @@ void
 claim_take(Batch *batch, int limit)
 {
 	int    n;
-	char **others = avoided(batch->now, &n);
+	char **others = avoided(batch->steady, &n);
 
 	free_places(batch);
 	if (batch->nplaces == 0)
@@ -278,7 +281,7 @@ claim(Batch *batch, const LedgerDue *due, LedgerOperation *operation,
 							   operation->op_id, operation->op.generation)));
 	operation->op.not_after = request->not_after;
 	promises.margin = action->spec->promises.margin; /* ours, not a client's */
-	what = opl_claim(&operation->op, &promises, due->step, batch->now, &decision);
+	what = opl_claim(&operation->op, &promises, due->step, batch->clock, &decision);
 	if (operation->op.state == OPL_SUBMITTED)
 		add_lost(batch, operation);
 	change = batch_change(batch, operation, &decision);
@@ -288,9 +291,10 @@ claim(Batch *batch, const LedgerDue *due, LedgerOperation *operation,
 	if (!change->claimed)
 		return;
 	batch->claimed_by[batch->nclaimed] = batch->nchanges - 1;
-	batch->claimed[batch->nclaimed++] = flight_prepare(
-		operation, request, action,
-		what == OPL_CLAIM_SEND ? OPL_STEP_SEND : OPL_STEP_LOOKUP, &decision, batch->now);
+	batch->claimed[batch->nclaimed++] =
+		flight_prepare(operation, request, action,
+					   what == OPL_CLAIM_SEND ? OPL_STEP_SEND : OPL_STEP_LOOKUP,
+					   &decision, batch->steady);
 }
 
 /* The actions of one batch are few: each is asked for once. */
@@ -447,6 +451,7 @@ claim_due(Batch *batch)
 		return;
 	settled = batch_changed(batch, &nsettled);
 	operations = lock_operations(batch, &noperations);
+	batch_look_at_clock(batch);
 	requests = load_requests(batch, operations, noperations, &nrequests);
 	asked = palloc(sizeof(Asked) * Max(noperations, 1));
 	passed = choose_lookups(batch, operations, noperations, asked, &nasked);
@@ -459,7 +464,7 @@ claim_due(Batch *batch)
 		if (passed[i] || by_op_id_find(settled, nsettled, sizeof(char *), due->op_id))
 			continue;
 		if (!operation)
-			let_be(due->op_id, batch->now + HELD);
+			let_be(due->op_id, batch->steady + HELD);
 		else if (flight_has(operation->op_id, operation->op.attempts))
 			put_off(batch, operation, due);
 		else

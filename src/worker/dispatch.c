@@ -20,6 +20,7 @@
 
 #include "worker/dispatch.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "access/xact.h"
 #include "store/adopt.h"
@@ -62,15 +63,21 @@ void (*dispatch_committing)(bool) = NULL;
 static MemoryContext turn_context = NULL;
 static int64         my_epoch = 0;
 static Oid           my_extension = InvalidOid;
-static TimestampTz   next_turn_at = 0;
-static TimestampTz   last_turn_at = 0;
-static TimestampTz   ticked_at = 0;
-static int           items = 0;       /* that the present turn works on */
-static char          suspect[1024];   /* the only one of them, if there is one */
-static char          condemned[1024]; /* goes to a person in the next turn */
-static char          last_failure[256];
-static HomeFault     told_fault = HOME_OK;
-static bool          failing_over = false; /* the next turn adopts, and no more */
+/* By the steady clock; 0: never. */
+static int64 next_turn_at = 0;
+static int64 last_turn_at = 0;
+static int64 ticked_at = 0;
+
+/* What the agenda's moments mean: how far the clock was ahead of the steady one when
+ * it was last put right, after so many steps; -1: it never was. */
+static int64     agenda_offset = 0;
+static int64     agenda_steps = -1;
+static int       items = 0;       /* that the present turn works on */
+static char      suspect[1024];   /* the only one of them, if there is one */
+static char      condemned[1024]; /* goes to a person in the next turn */
+static char      last_failure[256];
+static HomeFault told_fault = HOME_OK;
+static bool      failing_over = false; /* the next turn adopts, and no more */
 
 /* ---------------------------------------------------------- the transaction */
 
@@ -136,7 +143,7 @@ answer_nudge(Batch *batch, const LedgerOperation *operation, const LedgerDue *du
 
 	if (opl_nudge(&operation->op, &promises,
 				  attempt_last_lookup(batch->ledger, operation->op_id), due->due_at,
-				  batch->now, &sooner))
+				  batch->clock, &sooner))
 		batch_change(batch, operation, &sooner)->due = due->row;
 }
 
@@ -167,6 +174,57 @@ answer_nudges(Batch *batch)
 			!flight_has(op_id, operations[i].op.attempts))
 			answer_nudge(batch, &operations[i], due);
 	}
+}
+
+/* ----------------------------------------------------------------- the clock */
+
+static const char *
+step_words(const ClockReading *clock)
+{
+	return psprintf("the clock was set %s by %.3f s",
+					clock->last_step < 0 ? "back" : "forward",
+					Abs(clock->last_step) / (double) USECS_PER_SEC);
+}
+
+/* What the agenda calls "in two seconds" must not come in an hour, because the clock
+ * was set back by one. One worker of the database sees to it: for each step it lives
+ * through by its size, and at its start, when steps may have passed unseen, by what
+ * is on record as later than now. */
+static void
+heed_steps(const Ledger *ledger, const ClockReading *clock)
+{
+	char *note;
+
+	if (wake_number() != 0 || clock->steps == agenda_steps)
+		return;
+	if (agenda_steps >= 0)
+		agenda_shift(ledger, clock->now - clock->steady - agenda_offset, clock->now,
+					 clock->steady_since);
+	else if (clock->steps > 0 || !clock->proven)
+		agenda_bring_forward(ledger, clock->now);
+	if (clock->steps == 0)
+		return;
+	note = psprintf("%s, and is %s now", step_words(clock),
+					timestamptz_to_str(clock->stepped_at));
+	event_insert_once(ledger, "op_ledger", "clock", note);
+}
+
+/* After the commit. */
+static void
+steps_heeded(const ClockReading *clock)
+{
+	agenda_steps = clock->steps;
+	agenda_offset = clock->now - clock->steady;
+	if (!clock_tells(clock->steps))
+		return;
+	ereport(WARNING,
+			(errmsg("op_ledger: %s", step_words(clock)),
+			 errdetail("It would have been %s, and is %s.",
+					   pstrdup(timestamptz_to_str(clock->stepped_at - clock->last_step)),
+					   pstrdup(timestamptz_to_str(clock->stepped_at))),
+			 errhint("What was sent before is taken as sent at that moment; nothing that "
+					 "was put off waits longer for it. Let the clock be slewed, not "
+					 "set.")));
 }
 
 /* ------------------------------------------------------------------ the turn */
@@ -238,7 +296,7 @@ plan_next(Batch *batch, bool claiming, bool answer_only)
 		if (due != OPL_NEVER)
 			next = Min(next, due);
 	}
-	next_turn_at = next;
+	next_turn_at = batch_steady(batch, next);
 }
 
 static const char *
@@ -256,7 +314,7 @@ work(Batch *batch, bool claiming, bool ticked)
 	int  limit = trouble_limit(SETTLE_MAX);
 	bool answer_only; /* the turn takes one item, and that is an answer */
 
-	items = batch->nanswers = flight_answers(batch->answers, limit, batch->now);
+	items = batch->nanswers = flight_answers(batch->answers, limit, batch->steady);
 	strlcpy(suspect, only_item(batch), sizeof(suspect));
 	answer_only = limit == 1 && batch->nanswers > 0;
 	settle_answers(batch);
@@ -286,14 +344,14 @@ condemn(const Ledger *ledger)
 	condemned[0] = '\0';
 	items = 0;
 	suspect[0] = '\0';
-	if (n == 0 || !opl_condemn(&operation->op, GetCurrentTimestamp(), &change.decision))
+	if (n == 0 || !opl_condemn(&operation->op, clock_now(), &change.decision))
 		return; /* held by a session, or in somebody's hands already */
 	due = agenda_lock(ledger, ids, NULL, 1, &nheld);
 	change.row = operation->row;
 	change.reason = change.decision.reason;
 	if (nheld > 0)
 		change.due = due->row;
-	operation_save(ledger, &change, 1, GetCurrentTimestamp());
+	operation_save(ledger, &change, 1, clock_now());
 	agenda_plan(ledger, &change, 1, my_epoch);
 	event_insert(ledger, op_id, "op_ledger", "review", last_failure);
 	ereport(WARNING,
@@ -311,7 +369,8 @@ finish(Batch *batch)
 		wake_waiters();
 	wake_turned(flight_in_hand(), flight_oldest_kept());
 	trouble_over();
-	last_turn_at = GetCurrentTimestamp();
+	steps_heeded(&batch->heeded);
+	last_turn_at = clock_steady();
 }
 
 TurnResult
@@ -324,10 +383,10 @@ dispatch_turn(bool claiming)
 	bool       ticked;
 
 	begin();
-	batch = batch_new(&ledger, GetCurrentTimestamp());
-	ticked = batch->now >= ticked_at + TICK || batch->now < ticked_at;
+	batch = batch_new(&ledger);
+	ticked = batch->steady >= ticked_at + TICK;
 	if (ticked)
-		ticked_at = batch->now;
+		ticked_at = batch->steady;
 	if (!hold_extension())
 		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 						errmsg("extension op_ledger is being dropped")));
@@ -338,6 +397,7 @@ dispatch_turn(bool claiming)
 	else
 	{
 		ledger = ledger_open(schema);
+		heed_steps(&ledger, &batch->heeded);
 		if (condemned[0])
 			condemn(&ledger);
 		else if (failing_over)
@@ -362,7 +422,7 @@ dispatch_failed(int sqlstate, const char *message)
 	flight_discard();
 	MemoryContextReset(turn_context);
 	strlcpy(last_failure, message, sizeof(last_failure));
-	if (trouble_failed(sqlstate, single, items, GetCurrentTimestamp()))
+	if (trouble_failed(sqlstate, single, items, clock_steady()))
 		strlcpy(condemned, suspect, sizeof(condemned));
 	if (sqlstate != ERRCODE_LOCK_NOT_AVAILABLE)
 		wake_turn_failed(message);
@@ -395,7 +455,7 @@ dispatch_start(int64 *epoch)
 		my_epoch = agenda_new_epoch(&ledger);
 		living = wake_epochs(my_epoch, &n);
 		if (living)
-			agenda_recover(&ledger, my_epoch, living, n, GetCurrentTimestamp());
+			agenda_recover(&ledger, my_epoch, living, n, clock_now());
 	}
 	commit();
 	MemoryContextReset(turn_context);
@@ -404,7 +464,7 @@ dispatch_start(int64 *epoch)
 }
 
 static long
-until(TimestampTz moment, TimestampTz now)
+until(int64 moment, int64 now)
 {
 	return moment <= now ? 0 : (long) ((moment - now + MILLISECOND - 1) / MILLISECOND);
 }
@@ -414,10 +474,10 @@ until(TimestampTz moment, TimestampTz now)
 long
 dispatch_wait(bool woken)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz at = woken ? last_turn_at + COMPANY : next_turn_at;
-	TimestampTz first;
-	int         answers = flight_ready(now, &first);
+	int64 now = clock_steady();
+	int64 at = woken ? last_turn_at + COMPANY : next_turn_at;
+	int64 first;
+	int   answers = flight_ready(now, &first);
 
 	if (answers > 0 && (flight_on_wire() == 0 || answers * 2 >= flight_on_wire()))
 		at = now;
@@ -425,8 +485,6 @@ dispatch_wait(bool woken)
 		at = Min(at, first + COMPANY);
 	else
 		at = Min(at, first);
-	if (now < last_turn_at)
-		at = now; /* the clock went backwards */
 	return until(Max(at, trouble_not_before()), now);
 }
 

@@ -12,6 +12,7 @@
 
 #include "worker/flight.h"
 
+#include "base/clock.h"
 #include "common/hashfn.h"
 #include "base/errors.h"
 #include "store/finding.h"
@@ -21,7 +22,6 @@
 #include "wire/transport.h"
 #include "worker/trouble.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 #include "spec/wire.h"
 
 /* An answer whose row a session holds is tried again after this. */
@@ -149,17 +149,16 @@ put_abandoned(Exchange *exchange)
 
 /* Never handed to the wire; the next turn settles it. */
 static void
-answer_unsent(Exchange *exchange, OplVerdict verdict, const char *reason, const char *why,
-			  TimestampTz now)
+answer_unsent(Exchange *exchange, OplVerdict verdict, const char *reason, const char *why)
 {
-	exchange->evidence.started_at = exchange->evidence.finished_at = now;
+	exchange->evidence.started_at = exchange->evidence.finished_at = clock_now();
 	strlcpy(exchange->evidence.error, why, sizeof(exchange->evidence.error));
 	put_judgement(exchange,
 				  exchange->step == OPL_STEP_SEND ? verdict : OPL_V_INCONCLUSIVE, reason);
 }
 
 static void
-put_limits(Exchange *exchange, TimestampTz now)
+put_limits(Exchange *exchange, int64 now)
 {
 	const Spec *spec = exchange->action->spec;
 	Request    *out = &exchange->request;
@@ -170,7 +169,7 @@ put_limits(Exchange *exchange, TimestampTz now)
 	out->total_timeout = spec->promises.timeout;
 	out->response_limit = spec->response_limit;
 	out->send_before =
-		exchange->step == OPL_STEP_SEND ? now + spec->promises.margin : DT_NOEND;
+		exchange->step == OPL_STEP_SEND ? now + spec->promises.margin : PG_INT64_MAX;
 }
 
 /* The header with the secret is made once a turn and action: reading the file
@@ -231,7 +230,7 @@ render(Exchange *exchange, const LedgerOperation *operation, const LedgerRequest
  * secret, or a lookup by an external id that is not known. */
 static void
 render_or_block(Exchange *exchange, const LedgerOperation *operation,
-				const LedgerRequest *request, TimestampTz now)
+				const LedgerRequest *request)
 {
 	PG_TRY();
 	{
@@ -246,14 +245,14 @@ render_or_block(Exchange *exchange, const LedgerOperation *operation,
 		FlushErrorState();
 		answer_unsent(exchange, OPL_V_BLOCKED,
 					  error->sqlerrcode == OPL_ERR_SECRET ? "secret" : "request",
-					  error->message, now);
+					  error->message);
 	}
 	PG_END_TRY();
 }
 
 Exchange *
 flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
-			   Action *action, OplStep step, const OplDecision *decision, TimestampTz now)
+			   Action *action, OplStep step, const OplDecision *decision, int64 now)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "op_ledger exchange",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -275,10 +274,10 @@ flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
 	dlist_push_tail(&prepared, &exchange->node);
 
 	put_limits(exchange, now);
-	render_or_block(exchange, operation, request, now);
+	render_or_block(exchange, operation, request);
 	fault = exchange->judged ? NULL : fault_of(exchange->request.headers);
 	if (fault)
-		answer_unsent(exchange, OPL_V_NOT_SENT, "header", fault, now);
+		answer_unsent(exchange, OPL_V_NOT_SENT, "header", fault);
 	MemoryContextSwitchTo(old);
 	return exchange;
 }
@@ -303,9 +302,16 @@ flight_discard(void)
 static void
 withhold(Exchange *exchange)
 {
-	exchange->evidence.started_at = exchange->evidence.finished_at =
-		GetCurrentTimestamp();
+	exchange->evidence.started_at = exchange->evidence.finished_at = clock_now();
 	put_abandoned(exchange);
+}
+
+static void
+put_answered(Exchange *exchange)
+{
+	exchange->answered_at = clock_steady();
+	dlist_push_tail(&answered, &exchange->node);
+	n_answered++;
 }
 
 void
@@ -322,8 +328,7 @@ flight_depart(bool send)
 			withhold(exchange);
 		if (exchange->judged)
 		{
-			dlist_push_tail(&answered, &exchange->node);
-			n_answered++;
+			put_answered(exchange);
 			continue;
 		}
 		dlist_push_tail(&on_wire, &exchange->node);
@@ -376,9 +381,8 @@ flight_collect(void)
 	{
 		hide_credential(exchange);
 		dlist_delete(&exchange->node);
-		dlist_push_tail(&answered, &exchange->node);
 		n_on_wire--;
-		n_answered++;
+		put_answered(exchange);
 	}
 }
 
@@ -453,11 +457,10 @@ judge(Exchange *exchange)
 	return exchange->judged;
 }
 
-/* Where the clock went backwards, the moment means nothing. */
 static bool
-is_kept(const Exchange *exchange, TimestampTz now)
+is_kept(const Exchange *exchange, int64 now)
 {
-	return exchange->retry_at > now && exchange->retry_at <= now + KEEP;
+	return exchange->retry_at > now;
 }
 
 static bool
@@ -472,7 +475,7 @@ among(const char *op_id, Exchange **answers, int n)
 }
 
 int
-flight_answers(Exchange **answers, int max, TimestampTz now)
+flight_answers(Exchange **answers, int max, int64 now)
 {
 	dlist_mutable_iter iter;
 	int                n = 0;
@@ -529,16 +532,16 @@ flight_in_hand(void)
 }
 
 int
-flight_ready(TimestampTz now, TimestampTz *first)
+flight_ready(int64 now, int64 *first)
 {
 	dlist_iter iter;
 	int        n = 0;
 
-	*first = DT_NOEND;
+	*first = PG_INT64_MAX;
 	dlist_foreach(iter, &answered)
 	{
-		Exchange   *exchange = dlist_container(Exchange, node, iter.cur);
-		TimestampTz at = exchange->evidence.finished_at;
+		Exchange *exchange = dlist_container(Exchange, node, iter.cur);
+		int64     at = exchange->answered_at;
 
 		if (trouble_avoids(exchange->op_id, now))
 			continue;
@@ -552,21 +555,21 @@ flight_ready(TimestampTz now, TimestampTz *first)
 }
 
 void
-flight_keep(Exchange *exchange, TimestampTz now)
+flight_keep(Exchange *exchange, int64 now)
 {
 	exchange->retry_at = now + KEEP;
 }
 
-TimestampTz
+int64
 flight_oldest_kept(void)
 {
-	TimestampTz oldest = 0;
-	dlist_iter  iter;
+	int64      oldest = 0;
+	dlist_iter iter;
 
 	dlist_foreach(iter, &answered)
 	{
-		Exchange   *exchange = dlist_container(Exchange, node, iter.cur);
-		TimestampTz at = exchange->evidence.finished_at;
+		Exchange *exchange = dlist_container(Exchange, node, iter.cur);
+		int64     at = exchange->answered_at;
 
 		if (exchange->retry_at != 0 && (oldest == 0 || at < oldest))
 			oldest = at;
@@ -577,18 +580,15 @@ flight_oldest_kept(void)
 void
 flight_abandon(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
-
 	abandoned = true;
 	while (!dlist_is_empty(&on_wire))
 	{
 		Exchange *exchange =
 			dlist_container(Exchange, node, dlist_pop_head_node(&on_wire));
 
-		exchange->evidence.finished_at = now;
+		exchange->evidence.finished_at = clock_now();
 		put_abandoned(exchange);
-		dlist_push_tail(&answered, &exchange->node);
 		n_on_wire--;
-		n_answered++;
+		put_answered(exchange);
 	}
 }

@@ -38,17 +38,18 @@ typedef struct Exchange
 	Evidence      evidence;
 	Judgement     judgement; /* valid when judged */
 	bool          judged;
-	bool unseen; /* its end was not seen: nothing is known of it but that it began */
-	TimestampTz     retry_at; /* somebody had its row: not settled before; 0: at once */
-	ItemPointerData row;      /* where the operation's row was after the claim */
-	ItemPointerData due;      /* and the agenda's */
+	bool  unseen; /* its end was not seen: nothing is known of it but that it began */
+	int64 answered_at;   /* steady */
+	int64 retry_at;      /* steady: somebody had its row; 0: at once */
+	ItemPointerData row; /* where the operation's row was after the claim */
+	ItemPointerData due; /* and the agenda's */
 } Exchange;
 
-/* What is to be sent after the commit. Copies what it needs. */
+/* What is to be sent after the commit, within margin of `now`. Copies what it needs.
+ * All `now`s here are by the steady clock. */
 extern Exchange *flight_prepare(const LedgerOperation *operation,
 								const LedgerRequest *request, Action *action,
-								OplStep step, const OplDecision *decision,
-								TimestampTz now);
+								OplStep step, const OplDecision *decision, int64 now);
 
 /* The commit did not happen: nothing was claimed. */
 extern void flight_discard(void);
@@ -61,7 +62,7 @@ extern void flight_depart(bool send);
 extern void flight_collect(void);
 
 /* Up to `max` answers, of different operations, judged. */
-extern int flight_answers(Exchange **answers, int max, TimestampTz now);
+extern int flight_answers(Exchange **answers, int max, int64 now);
 
 /* Its evidence is committed. */
 extern void flight_settled(Exchange *exchange);
@@ -73,14 +74,14 @@ extern int flight_on_wire(void);
 extern int flight_in_hand(void);
 
 /* How many answers can be settled now, and the moment since or from which the
- * first can; DT_NOEND: none. */
-extern int flight_ready(TimestampTz now, TimestampTz *first);
+ * first can, by the steady clock; PG_INT64_MAX: none. */
+extern int flight_ready(int64 now, int64 *first);
 
 /* Its row is held by a session: try again a little later. */
-extern void flight_keep(Exchange *exchange, TimestampTz now);
+extern void flight_keep(Exchange *exchange, int64 now);
 
-/* When the oldest of these came; 0: there are none. */
-extern TimestampTz flight_oldest_kept(void);
+/* When the oldest of these came, by the steady clock; 0: there are none. */
+extern int64 flight_oldest_kept(void);
 
 /* The process is about to leave, and drives the wire no more: what has no answer
  * is answered with "lost", or is proven not to have been sent. */

@@ -14,6 +14,7 @@
 
 #include "worker/launcher.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "access/genam.h"
 #include "access/heapam.h"
@@ -34,7 +35,6 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 #include "base/wake.h"
 
 #define PROBES 2
@@ -46,21 +46,22 @@
 /* A slot that is STARTING for longer than this has lost its process. */
 #define STARTING_MAX (30 * INT64CONST(1000000))
 
-/* What the launcher remembers of a database. */
+/* What the launcher remembers of a database. All moments here are by the steady
+ * clock. */
 typedef struct Known
 {
-	Oid         database;
-	TimestampTz next_at; /* not probed before then */
-	TimestampTz started_at;
-	int64       wait;    /* back-off after errors */
-	bool        present; /* in the latest scan of pg_database */
+	Oid   database;
+	int64 next_at; /* not probed before then */
+	int64 started_at;
+	int64 wait;    /* back-off after errors */
+	bool  present; /* in the latest scan of pg_database */
 } Known;
 
-static Known      *known = NULL;
-static int         nknown = 0;
-static int         known_size = 0;
-static TimestampTz asked_at = 0; /* somebody committed a CREATE EXTENSION */
-static bool        complained = false;
+static Known *known = NULL;
+static int    nknown = 0;
+static int    known_size = 0;
+static int64  asked_at = 0; /* somebody committed a CREATE EXTENSION */
+static bool   complained = false;
 
 void
 launcher_register(void)
@@ -162,7 +163,7 @@ ddl_waits(Oid database)
 
 /* When to look at a database again, by what its worker said at the end. */
 static void
-plan_restart(const SlotReport *slot, TimestampTz now)
+plan_restart(const SlotReport *slot, int64 now)
 {
 	Known *entry = known_of(slot->database);
 
@@ -194,7 +195,7 @@ plan_restart(const SlotReport *slot, TimestampTz now)
 /* Frees the slots whose process ended, and tells workers that are not wanted any
  * more. Returns how many are starting. */
 static int
-reap(TimestampTz now)
+reap(int64 now)
 {
 	int starting = 0;
 
@@ -276,7 +277,7 @@ missing_worker(Oid database)
 
 /* False: no process was to be had. */
 static bool
-start_one(Known *entry, int number, TimestampTz now)
+start_one(Known *entry, int number, int64 now)
 {
 	int slot = wake_slot_take(entry->database, number);
 
@@ -291,7 +292,7 @@ start_one(Known *entry, int number, TimestampTz now)
 
 /* Starts what is due, a few at a time. False: no process was to be had. */
 static bool
-start_due(TimestampTz now, int starting)
+start_due(int64 now, int starting)
 {
 	for (int i = 0; i < nknown; i++)
 	{
@@ -314,9 +315,9 @@ start_due(TimestampTz now, int starting)
 
 /* Milliseconds until something is due. */
 static long
-sleep_time(TimestampTz now, bool short_of_slots)
+sleep_time(int64 now, bool short_of_slots)
 {
-	TimestampTz next = now + ABSENT_WAIT;
+	int64 next = now + ABSENT_WAIT;
 
 	if (short_of_slots)
 		return 1000;
@@ -330,7 +331,7 @@ sleep_time(TimestampTz now, bool short_of_slots)
 
 /* Somebody committed a CREATE EXTENSION: all databases are due. */
 static void
-forget_absences(TimestampTz now)
+forget_absences(int64 now)
 {
 	asked_at = now;
 	for (int i = 0; i < nknown; i++)
@@ -340,15 +341,15 @@ forget_absences(TimestampTz now)
 static long
 look_around(void)
 {
-	TimestampTz now;
-	bool        asked = wake_take_scan();
-	bool        enough = true;
-	long        sleep_ms;
+	int64 now;
+	bool  asked = wake_take_scan();
+	bool  enough = true;
+	long  sleep_ms;
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	now = GetCurrentTimestamp();
+	now = clock_steady();
 	scan_databases();
 	if (asked)
 		forget_absences(now);

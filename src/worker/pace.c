@@ -5,8 +5,8 @@
 
 #include "worker/pace.h"
 
+#include "base/clock.h"
 #include "utils/hsearch.h"
-#include "utils/timestamp.h"
 
 #define NAME_SIZE 64
 
@@ -15,14 +15,14 @@
 
 typedef struct Pace
 {
-	char      name[NAME_SIZE];
-	int       concurrency;
-	bool      paused;
-	int       sending;
-	int       looking;
-	OplMoment held_until;         /* sends */
-	OplMoment lookups_held_until; /* lookups */
-	OplMoment complained_at;
+	char  name[NAME_SIZE];
+	int   concurrency;
+	bool  paused;
+	int   sending;
+	int   looking;
+	int64 held_until;         /* sends; by the steady clock, as all here */
+	int64 lookups_held_until; /* lookups */
+	int64 complained_at;      /* 0: never */
 } Pace;
 
 static HTAB *paces = NULL;
@@ -41,10 +41,7 @@ pace_of(const char *name)
 		paces = hash_create("op_ledger pace", 32, &how, HASH_ELEM | HASH_STRINGS);
 	pace = hash_search(paces, name, HASH_ENTER, &found);
 	if (!found)
-	{
 		memset((char *) pace + NAME_SIZE, 0, sizeof(Pace) - NAME_SIZE);
-		pace->held_until = pace->lookups_held_until = pace->complained_at = OPL_NEVER;
-	}
 	return pace;
 }
 
@@ -84,7 +81,7 @@ send_places(const Pace *pace)
 	return pace->paused ? 0 : share_of(pace->concurrency);
 }
 
-static OplMoment *
+static int64 *
 hold_of(Pace *pace, OplStep step)
 {
 	return step == OPL_STEP_LOOKUP ? &pace->lookups_held_until : &pace->held_until;
@@ -99,7 +96,7 @@ pace_free(const char *name, OplStep step, int given_back)
 	int   taken = lookup ? pace->looking : pace->sending;
 	int   left = TOTAL_MAX - total + given_back;
 
-	if (GetCurrentTimestamp() < *hold_of(pace, step))
+	if (clock_steady() < *hold_of(pace, step))
 		return 0;
 	return Max(0, Min(places - taken + given_back, left));
 }
@@ -125,9 +122,9 @@ pace_give(const char *name, OplStep step)
 }
 
 void
-pace_hold(const char *name, OplStep step, OplMoment until)
+pace_hold(const char *name, OplStep step, int64 until)
 {
-	OplMoment *hold = hold_of(pace_of(name), step);
+	int64 *hold = hold_of(pace_of(name), step);
 
 	*hold = Max(*hold, until);
 }
@@ -135,11 +132,10 @@ pace_hold(const char *name, OplStep step, OplMoment until)
 bool
 pace_complains(const char *name)
 {
-	Pace     *pace = pace_of(name);
-	OplMoment now = GetCurrentTimestamp();
+	Pace *pace = pace_of(name);
+	int64 now = clock_steady();
 
-	if (pace->complained_at != OPL_NEVER && now >= pace->complained_at &&
-		now < pace->complained_at + OPL_MINUTE)
+	if (pace->complained_at != 0 && now < pace->complained_at + OPL_MINUTE)
 		return false;
 	pace->complained_at = now;
 	return true;

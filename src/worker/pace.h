@@ -23,8 +23,9 @@ extern int pace_free(const char *name, OplStep step, int given_back);
 extern void pace_take(const char *name, OplStep step);
 extern void pace_give(const char *name, OplStep step);
 
-/* The provider asked us to come back later: none of these until then. */
-extern void pace_hold(const char *name, OplStep step, OplMoment until);
+/* The provider asked us to come back later: none of these until then, by the steady
+ * clock. */
+extern void pace_hold(const char *name, OplStep step, int64 until);
 
 /* May its refusals be told now? At most once a minute. */
 extern bool pace_complains(const char *name);

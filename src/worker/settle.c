@@ -31,12 +31,23 @@ kind_of(const Exchange *exchange, const LedgerOperation *operation)
 	return exchange->step == OPL_STEP_SEND ? OPL_KIND_SEND : OPL_KIND_LOOKUP;
 }
 
+/* When the provider wants to see us again, by the steady clock: it said how long. */
+static int64
+comes_back_at(const Exchange *exchange)
+{
+	return exchange->answered_at +
+		   (exchange->judgement.retry_at - exchange->evidence.finished_at);
+}
+
 static OplFinding
-finding_for(const Exchange *exchange, const LedgerOperation *operation)
+finding_for(const Batch *batch, const Exchange *exchange,
+			const LedgerOperation *operation)
 {
 	OplFinding finding = finding_of(operation, &exchange->judgement,
 									kind_of(exchange, operation), exchange->started_at);
 
+	if (finding.retry_at != OPL_NEVER)
+		finding.retry_at = batch->now + (comes_back_at(exchange) - batch->steady);
 	if (exchange->generation != operation->op.generation)
 		finding.same_generation = false;
 	return finding;
@@ -100,13 +111,13 @@ alarm(const Exchange *exchange)
 }
 
 /* Lookups are not put off for longer than their own back-off would. */
-static TimestampTz
+static int64
 hold_until(const Exchange *exchange)
 {
-	TimestampTz at = exchange->judgement.retry_at;
+	int64 at = comes_back_at(exchange);
 
 	if (exchange->step == OPL_STEP_LOOKUP)
-		at = Min(at, exchange->evidence.finished_at + LOOKUP_HOLD_MAX);
+		at = Min(at, exchange->answered_at + LOOKUP_HOLD_MAX);
 	return at;
 }
 
@@ -132,12 +143,12 @@ settle(Batch *batch, Exchange *exchange, LedgerOperation *operation, const Ledge
 {
 	OplPromises promises =
 		finding_promises(exchange->action->spec, operation, &exchange->judgement);
-	OplFinding    finding = finding_for(exchange, operation);
+	OplFinding    finding = finding_for(batch, exchange, operation);
 	OplDecision   decision;
 	LedgerChange *change;
 
 	operation->op.not_after = exchange->not_after;
-	decision = opl_decide(&operation->op, &promises, &finding, batch->now);
+	decision = opl_decide(&operation->op, &promises, &finding, batch->clock);
 	add_attempt(batch, exchange);
 	batch->settled[batch->nsettled++] = exchange;
 	heed(batch, exchange, &decision);
@@ -214,6 +225,7 @@ settle_answers(Batch *batch)
 	if (batch->nanswers == 0)
 		return;
 	lock_rows(batch, &locked);
+	batch_look_at_clock(batch);
 	for (int i = 0; i < batch->nanswers; i++)
 	{
 		Exchange        *exchange = batch->answers[i];
@@ -226,6 +238,6 @@ settle_answers(Batch *batch)
 		if (operation && !taken)
 			settle(batch, exchange, operation, due);
 		else
-			flight_keep(exchange, batch->now);
+			flight_keep(exchange, batch->steady);
 	}
 }

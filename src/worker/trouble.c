@@ -6,7 +6,6 @@
 #include "worker/trouble.h"
 
 #include "utils/elog.h"
-#include "utils/timestamp.h"
 
 #define STRIKES 4
 #define FIRST_WAIT INT64CONST(50000)      /* 50 ms */
@@ -17,16 +16,17 @@
 
 typedef struct Culprit
 {
-	char        op_id[1024]; /* empty: none */
-	int         strikes;
-	TimestampTz avoid_until;
+	char  op_id[1024]; /* empty: none */
+	int   strikes;
+	int64 avoid_until;
 } Culprit;
 
-static Culprit     culprits[CULPRITS];
-static int         careful = 0; /* turns to come that take one item */
-static int64       wait_time = 0;
-static int64       lock_wait = 0;
-static TimestampTz not_before = 0;
+/* All moments here are by the steady clock. */
+static Culprit culprits[CULPRITS];
+static int     careful = 0; /* turns to come that take one item */
+static int64   wait_time = 0;
+static int64   lock_wait = 0;
+static int64   not_before = 0;
 
 int
 trouble_limit(int normal)
@@ -34,20 +34,20 @@ trouble_limit(int normal)
 	return careful > 0 ? 1 : normal;
 }
 
-TimestampTz
+int64
 trouble_not_before(void)
 {
 	return not_before;
 }
 
 static bool
-avoided(const Culprit *culprit, TimestampTz now)
+avoided(const Culprit *culprit, int64 now)
 {
 	return culprit->op_id[0] != '\0' && now < culprit->avoid_until;
 }
 
 bool
-trouble_avoids(const char *op_id, TimestampTz now)
+trouble_avoids(const char *op_id, int64 now)
 {
 	for (int i = 0; i < CULPRITS; i++)
 	{
@@ -58,7 +58,7 @@ trouble_avoids(const char *op_id, TimestampTz now)
 }
 
 char **
-trouble_avoided(TimestampTz now, int *count)
+trouble_avoided(int64 now, int *count)
 {
 	char **ids = palloc(sizeof(char *) * CULPRITS);
 
@@ -110,7 +110,7 @@ culprit_of(const char *op_id)
 }
 
 bool
-trouble_failed(int sqlstate, const char *suspect, int items, TimestampTz now)
+trouble_failed(int sqlstate, const char *suspect, int items, int64 now)
 {
 	Culprit *culprit;
 

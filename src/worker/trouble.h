@@ -16,15 +16,15 @@
 extern int trouble_limit(int normal);
 
 /* No turn before then; 0: at once. */
-extern TimestampTz trouble_not_before(void);
+extern int64 trouble_not_before(void);
 
 /* Is this operation left alone now? And all of them. */
-extern bool   trouble_avoids(const char *op_id, TimestampTz now);
-extern char **trouble_avoided(TimestampTz now, int *count);
+extern bool   trouble_avoids(const char *op_id, int64 now);
+extern char **trouble_avoided(int64 now, int *count);
 
 /* A turn failed. `suspect`: the one operation it worked on, NULL if there were
  * none or several. True: that one has failed too often. */
-extern bool trouble_failed(int sqlstate, const char *suspect, int items, TimestampTz now);
+extern bool trouble_failed(int sqlstate, const char *suspect, int items, int64 now);
 
 /* A turn was committed. */
 extern void trouble_over(void);

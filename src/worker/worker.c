@@ -11,6 +11,7 @@
 
 #include "worker/worker.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
@@ -32,7 +33,6 @@
 #include "wire/transport.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 #include "base/wake.h"
 
 /* A stop waits this long for answers that are under way. */
@@ -44,9 +44,9 @@
 static volatile sig_atomic_t committing = false;
 
 /* On its way out: as what, and until when answers are waited for. */
-static bool        leaving = false;
-static SlotEnd     leaving_as;
-static TimestampTz leaving_until;
+static bool    leaving = false;
+static SlotEnd leaving_as;
+static int64   leaving_until; /* by the steady clock */
 
 /* ----------------------------------------------------------------- signals */
 
@@ -138,9 +138,9 @@ leave(SlotEnd end)
 static void
 wait_for_answers(void)
 {
-	while (flight_on_wire() > 0 && GetCurrentTimestamp() < leaving_until)
+	while (flight_on_wire() > 0 && clock_steady() < leaving_until)
 	{
-		long left = (long) ((leaving_until - GetCurrentTimestamp()) / 1000) + 1;
+		long left = (long) ((leaving_until - clock_steady()) / 1000) + 1;
 		long wire = transport_timeout();
 
 		(void) reactor_wait(wire < 0 ? left : Min(left, wire), PG_WAIT_EXTENSION);
@@ -154,7 +154,7 @@ wait_for_answers(void)
 static void
 leave_in_order(SlotEnd end)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64 now = clock_steady();
 
 	if (!leaving)
 	{
@@ -242,9 +242,9 @@ loop(void)
 static bool
 worth_telling(int sqlstate)
 {
-	static int         last = 0;
-	static TimestampTz told_at = 0;
-	TimestampTz        now = GetCurrentTimestamp();
+	static int   last = 0;
+	static int64 told_at = 0;
+	int64        now = clock_steady();
 
 	if (sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
 		(sqlstate == last && now - told_at < TELL_AGAIN))

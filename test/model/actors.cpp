@@ -10,7 +10,13 @@ static const int       generations[KEYS] = {1, 2, 1001};
 
 Actors::Actors(const Scenario &scenario) : s(scenario), p(promises_of(scenario))
 {
-	cap_last = std::max(s.give_up, s.margin + s.flight + s.lag + 2);
+	/* A moment that a small step makes look younger is followed for longer. */
+	int longer = s.steps && s.size < LONG ? s.size : 0;
+
+	cap_last = std::max(s.give_up, s.margin + s.flight + s.lag + 2) + longer;
+	cap_first = s.ttl + longer;
+	cap_trying = s.patience + longer;
+	cap_since = std::max(cap_last, cap_trying);
 }
 
 static World
@@ -44,6 +50,7 @@ Actors::first() const
 	OplDecision d = opl_born(s.held, s.first, until, NOW + s.not_before * TICK);
 
 	w.now.external = NOBODY;
+	w.now.since = LONG;
 	store(&w.now, d);
 	w.now.step = d.step;
 	w.now.due = d.step == OPL_STEP_NONE ? (u8) LONG : remaining(d.due_at);
@@ -260,6 +267,8 @@ Actors::tidy(World *w) const
 			slot.age = 0;
 		if (!slot.current)
 			slot.state = 0;
+		if (slot.phase != LOOKING && slot.phase != LOOKED)
+			slot.old = 0;
 	}
 	sort_slots(w);
 	sort_requests(w);
@@ -285,10 +294,35 @@ Actors::emit(World w, Class kind)
 
 /* ------------------------------------------------------------- the ledger */
 
-static OplMoment
-moment(u8 age)
+/* What is on record of a moment that is so old: what was written before the clock was
+ * set, lies elsewhere now. */
+OplMoment
+Actors::moment(const Ledger &l, u8 age, bool old) const
 {
-	return age == LONG ? OPL_NEVER : NOW - age * TICK;
+	OplMoment by = s.size * TICK;
+
+	if (age == LONG)
+		return OPL_NEVER;
+	if (!old)
+		by = 0;
+	else if (l.step_of_clock == FORWARD)
+		by = -by;
+	return NOW - age * TICK + by;
+}
+
+OplClock
+Actors::clock(const Ledger &l) const
+{
+	OplClock c = {NOW, OPL_NEVER, OPL_NEVER, 0};
+
+	if (l.since != LONG)
+		c.steady_since = NOW - l.since * TICK;
+	if (l.step_of_clock == BACK && l.step_is_known)
+	{
+		c.set_back_by = s.size * TICK;
+		c.set_back_from = c.steady_since + c.set_back_by;
+	}
+	return c;
 }
 
 static u8
@@ -312,11 +346,21 @@ Actors::operation(const Ledger &l) const
 	op.generation = generations[l.gen];
 	op.attempts = l.attempts;
 	op.tries = l.tries;
-	op.trying_since = moment(l.trying);
-	op.first_sent_at = moment(l.first);
-	op.last_sent_at = moment(l.last);
+	op.trying_since = moment(l, l.trying, l.old & OLD_TRYING);
+	op.first_sent_at = moment(l, l.first, l.old & OLD_FIRST);
+	op.last_sent_at = moment(l, l.last, l.old & OLD_LAST);
 	op.not_after = l.not_after == LONG ? OPL_NEVER : NOW + l.not_after * TICK;
 	return op;
+}
+
+/* A moment that a decision leaves as it was stays as old as it is. */
+static void
+keep(OplMoment now, OplMoment before, u8 *stored, OplMoment cap, u8 *old, u8 which)
+{
+	if (now == before)
+		return;
+	*stored = age(now, cap);
+	*old &= ~which;
 }
 
 /* Carries out what a decision says. False: a generation we do not model. */
@@ -324,6 +368,7 @@ bool
 Actors::store(Ledger *l, const OplDecision &d) const
 {
 	const OplOperation &op = d.after;
+	const OplOperation  was = operation(*l);
 	const int *gen = std::find(generations, generations + KEYS, op.generation);
 
 	if (gen == generations + KEYS)
@@ -336,9 +381,9 @@ Actors::store(Ledger *l, const OplDecision &d) const
 	l->adopted = op.adopted;
 	l->attempts = op.attempts > 0;
 	l->tries = (u8) op.tries;
-	l->trying = age(op.trying_since, s.patience);
-	l->first = age(op.first_sent_at, s.ttl);
-	l->last = age(op.last_sent_at, cap_last);
+	keep(op.trying_since, was.trying_since, &l->trying, cap_trying, &l->old, OLD_TRYING);
+	keep(op.first_sent_at, was.first_sent_at, &l->first, cap_first, &l->old, OLD_FIRST);
+	keep(op.last_sent_at, was.last_sent_at, &l->last, cap_last, &l->old, OLD_LAST);
 	l->not_after = remaining(op.not_after);
 	return true;
 }
@@ -409,7 +454,7 @@ Actors::decide(World w, const Finding &f, Class kind)
 {
 	OplOperation op = operation(w.now);
 	OplFinding   shown = finding(w, f);
-	OplDecision  d = opl_decide(&op, &p, &shown, NOW);
+	OplDecision  d = opl_decide(&op, &p, &shown, clock(w.now));
 
 	if (f.kind == OPL_KIND_SEND && tells_stored_error(w.now, f.verdict))
 		w.now.told |= 1 << w.now.gen;
@@ -464,7 +509,7 @@ Actors::claim(const World &w)
 
 	if (!may_claim(w))
 		return;
-	what = opl_claim(&op, &p, (OplStep) w.now.step, NOW, &d);
+	what = opl_claim(&op, &p, (OplStep) w.now.step, clock(w.now), &d);
 	if (what == OPL_CLAIM_SEND && s.client)
 		blame("P10: the worker sends what only a client may");
 	if (what == OPL_CLAIM_CLIENT)
@@ -475,10 +520,10 @@ Actors::claim(const World &w)
 		OplMoment longer = (s.margin + 1) * TICK;
 		OplMoment reach = std::max(s.flight, s.timeout) * TICK;
 
-		if (opl_claim_ticket(&op, &p, longer, NOW, &d) == OPL_CLAIM_SEND && op.tainted &&
+		if (opl_claim_ticket(&op, &p, longer, clock(w.now), &d) == OPL_CLAIM_SEND && op.tainted &&
 		    NOW + longer + reach >= op.first_sent_at + p.ttl)
 			blame("P6: what the lease allows arrives after the key was forgotten");
-		what = opl_claim_ticket(&op, &p, s.margin * TICK, NOW, &d);
+		what = opl_claim_ticket(&op, &p, s.margin * TICK, clock(w.now), &d);
 		if (what == OPL_CLAIM_SEND && d.due_at < NOW + s.margin * TICK)
 			blame("P6: the lease outlives its row of the agenda");
 	}
@@ -626,8 +671,8 @@ Actors::settle(const World &w, int slot)
 	if (mine_still)
 		f.kind = lookup ? OPL_KIND_LOOKUP : OPL_KIND_SEND;
 	if (lookup && w.now.last != LONG)
-		f.started_at = mine.age == LONG ? moment(w.now.last)
-		                                : moment(w.now.last) + mine.age * TICK;
+		f.started_at = moment(w.now, w.now.last, mine.old) +
+			(mine.age == LONG ? 0 : mine.age * TICK);
 	next.slot[slot] = Slot();
 	say("worker: settles %s%s", opl_verdict_name(f.verdict),
 	    mine_still ? "" : ", late");
@@ -1141,10 +1186,11 @@ Actors::tick(World w)
 
 	for (Ledger *l : ledgers)
 	{
-		older(&l->trying, s.patience);
-		older(&l->first, s.ttl);
+		older(&l->trying, cap_trying);
+		older(&l->first, cap_first);
 		older(&l->created, s.ttl);
 		older(&l->last, cap_last);
+		older(&l->since, cap_since);
 		nearer(&l->due);
 		nearer(&l->not_after);
 		nearer(&l->not_before);
@@ -1173,6 +1219,45 @@ Actors::tick(World w)
 	}
 	say("a tick passes");
 	emit(w, kind);
+}
+
+/* Once, at any moment. What somebody saw happen puts right the agenda; what happened
+ * while nobody was there ends the workers, and nothing waits longer for it. */
+void
+Actors::set_clock(const World &w)
+{
+	static const char *const words[] = {
+		"the clock is set forward", "the clock is set back",
+		"server down, the clock is set forward", "server down, the clock is set back"};
+
+	for (int how = 0; how < 4 && w.now.step_of_clock == UNSET; how++)
+	{
+		World   next = w;
+		Ledger *l = &next.now;
+		bool    seen = how < 2;
+
+		if (!(s.steps >> how & 1))
+			continue;
+		l->step_of_clock = how % 2 ? BACK : FORWARD;
+		l->step_is_known = seen;
+		l->since = 0;
+		l->old = (l->trying != LONG ? OLD_TRYING : 0) |
+			(l->first != LONG ? OLD_FIRST : 0) | (l->last != LONG ? OLD_LAST : 0);
+		for (Slot &slot : next.slot)
+			slot.old = 1;
+		if (!seen)
+		{
+			for (Slot &slot : next.slot)
+				slot = Slot();
+			for (Request &q : next.request)
+				q.owner = q.phase == GONE ? 0 : NOBODY;
+		}
+		if (l->step != OPL_STEP_NONE &&
+		    (!seen || (how == 0 && l->state != OPL_SUBMITTED)))
+			l->due = 0;
+		say("%s by %d ticks", words[how], s.size);
+		emit(next, REST);
+	}
 }
 
 /* ------------------------------------------------------------------ people */
@@ -1217,24 +1302,24 @@ Actors::people(const World &w)
 		if (!living(w.object[i]) || !w.object[i].was_done)
 			continue;
 		say("person: it happened, object %c", 'A' + i);
-		verb = opl_resolve(&op, &p, OPL_CONFIRMED, true, NOW, &d);
+		verb = opl_resolve(&op, &p, OPL_CONFIRMED, true, clock(w.now), &d);
 		person(w, verb, d, i);
 	}
 	if (!any_living(w) || s.person_lies)
 	{
 		say("person: it did not happen");
-		verb = opl_resolve(&op, &p, OPL_FAILED, false, NOW, &d);
+		verb = opl_resolve(&op, &p, OPL_FAILED, false, clock(w.now), &d);
 		person(w, verb, d, NOBODY);
 	}
 	say("person: go on");
-	verb = opl_resolve(&op, &p, OPL_UNKNOWN, false, NOW, &d);
+	verb = opl_resolve(&op, &p, OPL_UNKNOWN, false, clock(w.now), &d);
 	person(w, verb, d, NOBODY);
 	/* After adoption nothing here shows what the lost time line did. Where no
 	 * lookup asks the provider, the person does. */
 	if (!w.now.adopted || s.recipe || !any_living(w))
 	{
 		say("person: once more, as a new generation");
-		verb = opl_reissue(&op, &p, s.first, NOW + w.now.not_before * TICK, NOW, &d);
+		verb = opl_reissue(&op, &p, s.first, NOW + w.now.not_before * TICK, clock(w.now), &d);
 		person(w, verb, d, NOBODY);
 	}
 	people_wait(w);
@@ -1257,7 +1342,7 @@ Actors::people_wait(const World &w)
 	OplDecision  d;
 
 	next = w;
-	if (opl_nudge(&op, &p, OPL_NEVER, due, NOW, &d))
+	if (opl_nudge(&op, &p, OPL_NEVER, due, clock(w.now), &d))
 	{
 		say("somebody submits it again: look sooner");
 		follow(&next, d, NOBODY, false);
@@ -1309,8 +1394,8 @@ Actors::take_over(const World &w)
 		lose_workers(&next);
 
 		OplOperation op = operation(next.now);
-		OplDecision  d = opl_adopt(&op, &p, moment(next.now.created),
-		                           s.failover != 0, NOW);
+		OplDecision  d = opl_adopt(&op, &p, moment(next.now, next.now.created, false),
+		                           s.failover != 0, clock(next.now));
 
 		say(s.failover ? "the standby takes over"
 		               : "the backup takes over and is adopted");
@@ -1346,4 +1431,6 @@ Actors::steps(const World &w, std::vector<Step> *to, std::vector<std::string> *w
 	if (s.people)
 		people(w);
 	take_over(w);
+	if (s.steps)
+		set_clock(w);
 }

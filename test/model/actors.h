@@ -54,7 +54,7 @@ class Actors
 
 	const Scenario    s;
 	const OplPromises p;
-	OplMoment         cap_last;
+	OplMoment         cap_last, cap_first, cap_trying, cap_since;
 	const World      *from = nullptr;
 	const char       *bad = nullptr;
 	std::string       said;
@@ -68,6 +68,8 @@ class Actors
 	void tidy(World *w) const;
 
 	/* ledger */
+	OplClock clock(const Ledger &l) const;
+	OplMoment moment(const Ledger &l, u8 age, bool old) const;
 	OplOperation operation(const Ledger &l) const;
 	bool store(Ledger *l, const OplDecision &d) const;
 	void follow(World *w, const OplDecision &d, int object, bool person);
@@ -104,6 +106,7 @@ class Actors
 
 	/* the rest */
 	void tick(World w);
+	void set_clock(const World &w);
 	bool urgent(const World &w) const;
 	void people(const World &w);
 	void people_wait(const World &w);

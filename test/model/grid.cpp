@@ -61,6 +61,7 @@ const Part happenings[] = {
 
 /* Beside the cross: what makes a difference for few stores only. */
 const Part beside[] = {
+	{"clock-set", "steps=15 busy=0 refuses=0 dies=0"},
 	{"people-reversed", "reverses=1 hooks=1 busy=0 refuses=0 errors=0 dies=0"},
 	{"unauthorized", "auth=1"},
 	{"already-done", "already=1 mismatch=1"},
@@ -74,6 +75,8 @@ const Part beside[] = {
 /* And for fewer still: the largest graphs. Only restores with two tries in both
  * time lines may be cut off. */
 const Part large[] = {
+	{"clock-set-accepted", "steps=15 pends=1 fails=1 hooks=1 people=0 busy=0 refuses=0 "
+	                       "dies=0 errors=0"},
 	{"people-accepted", "pends=1 hooks=1 busy=0 refuses=0 errors=0 dies=0"},
 	{"people-failed-later", "pends=1 fails=1 hooks=1 busy=0 refuses=0 errors=0 "
 	                        "dies=0"},
@@ -110,6 +113,14 @@ cross(const Part &what, Each *each)
 const char *const special[] = {
 	"special/late-says-nothing lemma=1",
 	"special/clock-went-backwards lemma=2",
+	"special/clock-set steps=15 recipe=1 stores=0 marked=0 busy=0 refuses=0 dies=0",
+	"special/clock-set-no-key steps=15 recipe=1 stores=0 marked=0 ttl=0 key=0 flight=2 "
+	"busy=0 refuses=0 dies=0",
+	"special/clock-set-blind steps=15 recipe=0 flight=2 busy=0 refuses=0 declines=0",
+	"special/clock-set-reissued steps=15 recipe=0 reissue=1 attempts=1 busy=0 "
+	"refuses=0 dies=0",
+	"special/clock-set-a-little steps=3 size=3 recipe=0 ttl=6 patience=9 attempts=3 "
+	"people=0 busy=0 refuses=0 declines=0 errors=0",
 	"special/lagging recipe=1 lag=1 stores=0 marked=0 busy=0 refuses=0",
 	"special/archived recipe=1 stores=1 marked=0 pends=1 archives=1 busy=0 dies=0 "
 	"declines=0",
@@ -156,6 +167,8 @@ const char *const assumptions[] = {
 	"a-strong-lookup-lags recipe=1 stores=0 marked=0 stale=1",
 	"the-wire-doubles-a-request recipe=1 stores=0 marked=0 ttl=0 key=0 doubles=1 "
 	"refuses=0 declines=0 busy=0",
+	"the-clock-is-set-back-while-the-machine-is-down steps=8 size=3 recipe=0 ttl=6 "
+	"patience=9 attempts=3 busy=0 refuses=0 declines=0",
 	"a-worker-sends-later-than-margin recipe=0 late_send=1",
 	"a-person-says-failed-although-it-happened recipe=1 person_lies=1",
 };

@@ -4,6 +4,7 @@ namespace
 {
 
 const OplMoment NOW = 1000 * OPL_MINUTE;
+const OplClock  STEADY = {NOW, OPL_NEVER, OPL_NEVER, 0};
 
 /* Calls `visit` with every operation and every kind of promise; times are the
  * least and the most that a rule can tell apart. */
@@ -77,7 +78,7 @@ late_says_nothing(Outcome *result)
 			if (!shows_no_object(f.verdict))
 				continue;
 
-			OplDecision d = opl_decide(&op, &p, &f, NOW);
+			OplDecision d = opl_decide(&op, &p, &f, STEADY);
 
 			result->states++;
 			if (d.moved || d.take_object || d.note_failed || d.pause)
@@ -92,13 +93,14 @@ no_send_before_its_time(Outcome *result)
 	every_operation([result](const OplOperation &op, const OplPromises &p)
 	{
 		const OplMoment earlier = NOW - 150 * OPL_MINUTE;
+		const OplClock  behind = {earlier, earlier, OPL_NEVER, 0};
 		OplDecision     d;
 
 		if (!op.tainted || op.last_sent_at == OPL_NEVER ||
 		    op.first_sent_at == OPL_NEVER || op.state == OPL_SUBMITTED)
 			return;
 		result->states++;
-		if (opl_claim(&op, &p, OPL_STEP_SEND, earlier, &d) == OPL_CLAIM_SEND &&
+		if (opl_claim(&op, &p, OPL_STEP_SEND, behind, &d) == OPL_CLAIM_SEND &&
 		    op.state != OPL_PENDING)
 			result->bad = "sent again by a clock that went backwards";
 	});

@@ -61,6 +61,8 @@ extern "C" {
 	X(holds, 0, "a session may hold the row, so that an answer waits")         \
 	X(backup, 0, "a backup takes over once")                                   \
 	X(failover, 0, "a synchronous standby takes over")                         \
+	X(steps, 0, "the clock is set once; 1 forward, 2 back; restarted: 4, 8")   \
+	X(size, 1000, "by so many ticks")                                          \
 	/* promises broken on purpose */                                           \
 	X(late_effect, 0, "takes effect later than flight")                        \
 	X(forgets, 0, "forgets the key early")                                     \

@@ -22,6 +22,20 @@ typedef uint64_t u64;
 
 enum
 {
+	UNSET,
+	FORWARD,
+	BACK
+};
+
+enum
+{
+	OLD_TRYING = 1,
+	OLD_FIRST = 2,
+	OLD_LAST = 4
+};
+
+enum
+{
 	SLOTS = 2,
 	REQUESTS = 4,
 	KEYS = 3,
@@ -41,6 +55,10 @@ struct Ledger
 	u8 external, failed_ids;
 	u8 condemned;  /* ghost: the worker failed on it, a person has it */
 	u8 not_before; /* still to go */
+	u8 step_of_clock;  /* the wall clock was set: not, FORWARD, BACK */
+	u8 step_is_known;  /* somebody saw it happen, and how far */
+	u8 since;          /* age: the clock is steady; LONG: always was */
+	u8 old;            /* moments from before the step: OLD_... */
 	u8 told; /* ghost: generations known to answer with a stored error */
 };
 
@@ -64,6 +82,7 @@ struct Slot
 	u8 state;   /* of the operation at the claim */
 	u8 gen;
 	u8 verdict, object, flag; /* flag: keyed, or Retry-After */
+	u8 old;     /* a lookup: begun before the clock was set */
 };
 
 enum RequestPhase
@@ -149,6 +168,7 @@ ledger_fields(W &l, F &f)
 	f(l.attempts, 1), f(l.trying, 5), f(l.first, 5), f(l.last, 5);
 	f(l.created, 5), f(l.due, 5), f(l.not_after, 5), f(l.external, 2);
 	f(l.failed_ids, 3), f(l.told, 3), f(l.condemned, 1), f(l.not_before, 2);
+	f(l.step_of_clock, 2), f(l.step_is_known, 1), f(l.since, 5), f(l.old, 3);
 }
 
 template <class W, class F>
@@ -161,7 +181,7 @@ world_fields(W &w, F &f)
 	{
 		f(s.phase, 3), f(s.age, 5), f(s.current, 1), f(s.orphan, 1);
 		f(s.state, 4), f(s.gen, 2), f(s.verdict, 5), f(s.object, 2);
-		f(s.flag, 1);
+		f(s.flag, 1), f(s.old, 1);
 	}
 #pragma GCC unroll 4
 	for (auto &r : w.request)

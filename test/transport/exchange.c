@@ -18,6 +18,7 @@
 #include <sys/time.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "wire/transport.h"
 
@@ -25,8 +26,17 @@
 
 /* ------------------------------------- what the server gives in production */
 
+int64
+clock_steady(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64) now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000;
+}
+
 TimestampTz
-GetCurrentTimestamp(void)
+clock_now(void)
 {
 	struct timeval now;
 
@@ -149,7 +159,7 @@ take_option(Job *job, char *name)
 	else if (strcmp(name, "total") == 0)
 		r->total_timeout = atol(value) * 1000;
 	else if (strcmp(name, "before") == 0)
-		r->send_before = GetCurrentTimestamp() + atol(value) * 1000;
+		r->send_before = clock_steady() + atol(value) * 1000;
 	else if (strcmp(name, "limit") == 0)
 		r->response_limit = atol(value);
 	else if (strcmp(name, "ca") == 0)
@@ -173,7 +183,7 @@ make_job(char *token, char *rest)
 	                         .connect_timeout = 2000000,
 	                         .total_timeout = 5000000,
 	                         .response_limit = 1024 * 1024,
-	                         .send_before = GetCurrentTimestamp() + 5000000};
+	                         .send_before = clock_steady() + 5000000};
 	while ((option = strtok_r(NULL, "\t\n", &rest)) != NULL)
 		take_option(job, option);
 	return job;
