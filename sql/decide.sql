@@ -256,7 +256,28 @@ WHERE CASE way WHEN 'send' THEN a.state = 'submitted' AND verdict NOT IN ('found
 SELECT p.name || '.' || a.key AS action, _op_promises(_op_merge(p.spec->'provider', a.value)) AS promises
 FROM op_profile p, jsonb_each(p.spec->'actions') a ORDER BY 1;
 
--- 17. What is asked is checked.
+-- 17. The clock was set. What was sent before counts as sent at that moment; what lies ahead is from before a step
+-- back; a lookup from before it proves nothing; and a window is shorter by what the clock was set back.
+SELECT what, pg_temp.decide(('{"state": "unknown", "tainted": true, "tries": 1, "first_sent_at": "' || pg_temp.at(sent) || '", "last_sent_at": "' || pg_temp.at(sent)
+		|| '", "steady_since": "' || pg_temp.at(since) || '"}')::jsonb, p.p || promise::jsonb, ('{"verdict": "absent", "started_at": "' || pg_temp.at(asked) || '"}')::jsonb) AS decision
+FROM promise p, (VALUES
+	('set forward 10 s ago', -1800, -10, 0, '{}'),
+	('set forward, and quiet since', -1800, -66, 0, '{}'),
+	('set back 10 s ago', 3500, -10, 0, '{}'),
+	('set back, and quiet since', 3500, -66, 0, '{}'),
+	('set back, asked before', 3500, -66, 3590, '{}'),
+	('given up, but the clock was set since', -260000, -10, 0, '{"give_up": "1 min"}')) c (what, sent, since, asked, promise)
+WHERE p.n = 3;
+SELECT what, pg_temp.decide(('{"state": "unknown", "tainted": true, "tries": 1, "first_sent_at": "' || pg_temp.at(sent) || '", "last_sent_at": "' || pg_temp.at(sent)
+		|| '", "steady_since": "' || pg_temp.at(-600) || '"}')::jsonb || more::jsonb, p.p, '{"verdict": "unknown"}') AS decision
+FROM promise p, (VALUES
+	('set back by an hour, sent before', 2700, format('{"set_back_from": "%s", "set_back_by": "1 h"}', pg_temp.at(3000))),
+	('set back by a day, sent before', 2700, format('{"set_back_from": "%s", "set_back_by": "24 h"}', pg_temp.at(3000))),
+	('set back by a day, sent long after', -60, format('{"set_back_from": "%s", "set_back_by": "24 h"}', pg_temp.at(-90))),
+	('set back unseen', 2700, '{}')) c (what, sent, more)
+WHERE p.n = 2;
+
+-- 18. What is asked is checked.
 SELECT * FROM _op_decide('{"state": "unknwn"}', '{}', '{"verdict": "absent"}', pg_temp.now());
 SELECT * FROM _op_decide('{"state": "unknown", "taint": true}', '{}', '{"verdict": "absent"}', pg_temp.now());
 SELECT * FROM _op_decide('{"state": "unknown"}', '{"ttl": "1 month"}', '{"verdict": "absent"}', pg_temp.now());

@@ -11,7 +11,8 @@
  *     sleep with it in hand does not step the clock back.
  *  3. While the machine stays up the file remembers the offset across restarts of
  *     the server: the steady clock has gone on meanwhile, so a step is known by its
- *     size. On another machine, or after a boot, nothing is known of what was before.
+ *     size. On another machine, or after a boot, nothing is known of what was before,
+ *     and the clock counts as steady since the start of the server.
  *
  * NTP slews both clocks alike, so their distance changes by steps alone. Creeping
  * after small steps is slower than a bad quartz is wrong.
@@ -50,6 +51,10 @@
  * to sleep between the two. */
 #define PAIR_WITHIN 1000
 #define PAIR_TRIES 100
+
+/* The numbers of Known, in its order. */
+#define TWO INT64_FORMAT " " INT64_FORMAT
+#define NUMBERS TWO " " TWO " " TWO " " INT64_FORMAT
 
 /* What outlives a restart of the server while the machine is up. */
 typedef struct Known
@@ -130,7 +135,8 @@ read_boot_id(char *id)
 	FreeFile(file);
 }
 
-/* False: nothing is known from before. */
+/* False: nothing is known of what was before. Where there is no file, there was no
+ * before: nothing was ever sent from here, and no moment on record is too early. */
 static bool
 remember(Known *known)
 {
@@ -141,10 +147,10 @@ remember(Known *known)
 	int   n;
 
 	if (!file)
-		return false;
-	n = fscanf(file, "%63s %ld %ld %ld %ld %ld %ld %ld", then, &read.offset,
-			   &read.steady_since, &read.set_back_from, &read.set_back_by, &read.steps,
-			   &read.stepped_at, &read.last_step);
+		return errno == ENOENT;
+	n = fscanf(file, "%63s " NUMBERS, then, &read.offset, &read.steady_since,
+			   &read.set_back_from, &read.set_back_by, &read.steps, &read.stepped_at,
+			   &read.last_step);
 	FreeFile(file);
 	if (n != 8)
 		return false;
@@ -155,24 +161,21 @@ remember(Known *known)
 	return true;
 }
 
-/* Where it cannot be written, there must be none: an old one might hide a step. */
+/* Where it cannot be written it must be empty: an old one might hide a step. */
 static void
 write_down(const Known *known)
 {
 	char  boot_id[BOOT_ID_SIZE];
-	FILE *file;
+	FILE *file = AllocateFile(CLOCK_FILE ".tmp", "w");
 	bool  written = false;
 
 	read_boot_id(boot_id);
-	if (boot_id[0] == '\0')
-		return;
-	file = AllocateFile(CLOCK_FILE ".tmp", "w");
 	if (file)
 	{
-		written =
-			fprintf(file, "%s %ld %ld %ld %ld %ld %ld %ld\n", boot_id, known->offset,
-					known->steady_since, known->set_back_from, known->set_back_by,
-					known->steps, known->stepped_at, known->last_step) > 0;
+		written = fprintf(file, "%s " NUMBERS "\n", boot_id[0] ? boot_id : "unknown",
+						  known->offset, known->steady_since, known->set_back_from,
+						  known->set_back_by, known->steps, known->stepped_at,
+						  known->last_step) > 0;
 		written = FreeFile(file) == 0 && written;
 	}
 	if (written && durable_rename(CLOCK_FILE ".tmp", CLOCK_FILE, LOG) == 0)
@@ -180,7 +183,9 @@ write_down(const Known *known)
 	ereport(LOG, (errcode_for_file_access(),
 				  errmsg("could not write file \"%s\": %m", CLOCK_FILE)));
 	(void) unlink(CLOCK_FILE ".tmp");
-	(void) unlink(CLOCK_FILE);
+	file = AllocateFile(CLOCK_FILE, "w");
+	if (file)
+		FreeFile(file);
 }
 
 /* ------------------------------------------------------------------- steps */
@@ -215,7 +220,8 @@ creep(Shared *s, int64 steady, int64 by)
 	s->known.offset += by < 0 ? Max(by, -most) : Min(by, most);
 }
 
-/* What was noticed is on disk before anybody decides by it. */
+/* A step that only memory knows, and one that cancels it while the server is down,
+ * would hide both: whoever notices one puts it on disk before going on. */
 static void
 note_step(Shared *s)
 {
@@ -347,14 +353,13 @@ set_up(Shared *s)
 	s->file = &GetNamedLWLockTranche("op_ledger_clock")->lock;
 	read_both(&steady, &wall);
 	s->crept_at = s->stepped_at = steady;
+	s->known = (Known){
+		.offset = wall - steady, .steady_since = DT_NOBEGIN, .set_back_from = DT_NOBEGIN};
 	s->proven = remember(&s->known);
-	s->told = s->known.steps;
 	if (!s->proven)
-	{
-		s->known = (Known){
-			.offset = wall - steady, .steady_since = wall, .set_back_from = DT_NOBEGIN};
-		write_down(&s->known);
-	}
+		s->known.steady_since = wall;
+	s->told = s->known.steps;
+	write_down(&s->known);
 }
 
 static void

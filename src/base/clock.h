@@ -25,7 +25,7 @@ typedef struct ClockReading
 	int64       steady; /* the same moment by the steady clock */
 
 	/* Of moments before it the distance to now is not known: the last step, or the
-	 * first start of the server since the machine is up. */
+	 * first start of the server since the machine is up. DT_NOBEGIN: there is none. */
 	TimestampTz steady_since;
 
 	/* Steps back: moments up to `set_back_from` may be as much too late. */

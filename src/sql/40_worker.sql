@@ -10,7 +10,7 @@ CREATE FUNCTION _op_clock(OUT now timestamptz, OUT steady_since timestamptz, OUT
 	OUT stepped_at timestamptz, OUT last_step interval)
 	LANGUAGE C STRICT VOLATILE AS 'MODULE_PATHNAME', '_op_clock';
 COMMENT ON FUNCTION _op_clock() IS
-	'The ledger''s clock. steady_since: what was sent before is taken as sent then; proven: not simply since the start of the server; steps: noticed since the machine is up, last_step: positive forward.';
+	'The ledger''s clock. steady_since: what was sent before is taken as sent then, -infinity: no step is known; proven: not simply since the start of the server; steps: noticed since the machine is up, last_step: positive forward.';
 
 CREATE FUNCTION _op_home(OUT system_identifier bigint, OUT database_oid oid, OUT extension_oid oid,
                          OUT timeline integer, OUT control_inode bigint)
