@@ -272,8 +272,8 @@ SELECT what, pg_temp.decide(('{"state": "unknown", "tainted": true, "tries": 1, 
 		|| '", "steady_since": "' || pg_temp.at(-600) || '"}')::jsonb || more::jsonb, p.p, '{"verdict": "unknown"}') AS decision
 FROM promise p, (VALUES
 	('set back by an hour, sent before', 2700, format('{"set_back_from": "%s", "set_back_by": "1 h"}', pg_temp.at(3000))),
-	('set back by a day, sent before', 2700, format('{"set_back_from": "%s", "set_back_by": "24 h"}', pg_temp.at(3000))),
-	('set back by a day, sent long after', -60, format('{"set_back_from": "%s", "set_back_by": "24 h"}', pg_temp.at(-90))),
+	('set back by more than a day, sent before', 2700, format('{"set_back_from": "%s", "set_back_by": "25 h"}', pg_temp.at(3000))),
+	('set back by more than a day, sent after', -60, format('{"set_back_from": "%s", "set_back_by": "25 h"}', pg_temp.at(-90))),
 	('set back unseen', 2700, '{}')) c (what, sent, more)
 WHERE p.n = 2;
 

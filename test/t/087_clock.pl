@@ -19,11 +19,14 @@ set_clock(0);
 my $double = start_provider();
 my $node = with_clock(sub { new_node(name => 'clock') });
 
+# No window and no patience ends by a step: what keeps a request from being sent again is that it may arrive.
+my %patient = (key => { stores => 'nothing', ttl => '100 d' }, retry => { patience => '1 d' });
+
 # Keys are ignored by this provider: only a proof of absence allows a resend. What left takes effect within
 # 20 s, far longer than we wait for an answer.
 $double->config(stores => 'nothing');
-add_provider($node, 'bank', double => $double, spec => { key => { stores => 'nothing' }, timeout => { flight => '20 s' } });
-add_provider($node, 'quick', double => $double, spec => { key => { stores => 'nothing', ttl => '100 d' } });
+add_provider($node, 'bank', double => $double, spec => { %patient, timeout => { flight => '20 s' } });
+add_provider($node, 'quick', double => $double, spec => \%patient);
 
 sub set_clock
 {
