@@ -1,4 +1,4 @@
--- What one exchange proves: evidence -> verdict (README, "Verdicts"). No socket.
+-- What one exchange proves: evidence -> verdict (doc/reference.md). No socket.
 SET timezone = 'UTC';
 SET DateStyle = 'ISO';
 \pset null '-'

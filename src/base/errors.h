@@ -1,5 +1,5 @@
 /*
- * errors.h - the SQLSTATEs of class OL. The README lists them for users.
+ * errors.h - the SQLSTATEs of class OL. doc/reference.md lists them for users.
  */
 #ifndef OPL_ERRORS_H
 #define OPL_ERRORS_H

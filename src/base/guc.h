@@ -1,5 +1,5 @@
 /*
- * guc.h - every setting of op_ledger. The README has them as a table.
+ * guc.h - every setting of op_ledger. doc/operating.md has them as a table.
  */
 #ifndef OPL_GUC_H
 #define OPL_GUC_H

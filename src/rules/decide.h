@@ -46,7 +46,7 @@ typedef enum OplSeal
 		OPL_SEAL_COUNT
 } OplSeal;
 
-/* What one exchange proves; classify.c says which; the README lists them. */
+/* What one exchange proves; classify.c says which; doc/reference.md lists them. */
 #define OPL_VERDICTS(X)               \
 	X(NOT_SENT, "not_sent")           \
 	X(NOT_PROCESSED, "not_processed") \

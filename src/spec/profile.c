@@ -224,9 +224,9 @@ check_webhook(const Spec *spec, const char *what)
 	if (!spec_says(spec, "webhook", NULL) || fault == NULL)
 		return;
 	must = strchr(fault, ' ');
-	refuse(
-		what, psprintf("webhook.%.*s", (int) (must - fault), fault), must + 1, NULL,
-		"What a scheme signs by itself is in the README; what differs, the spec says.");
+	refuse(what, psprintf("webhook.%.*s", (int) (must - fault), fault), must + 1, NULL,
+		   "What a scheme signs by itself is in doc/providers.md; what differs, the spec "
+		   "says.");
 }
 
 /* "{page}" or "{seen}", beside cursors. */

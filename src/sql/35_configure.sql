@@ -74,7 +74,7 @@ BEGIN
 	IF spec IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'OL003',
 			MESSAGE = format('the spec of action "%s" is NULL', op_action_add.name),
-			HINT = 'Pass an object with at least "request"; section "Providers" of the README shows one.';
+			HINT = 'Pass an object with at least "request"; doc/providers.md shows one.';
 	END IF;
 	IF NOT EXISTS (SELECT FROM op_provider AS p WHERE p.name = op_action_add.provider) THEN
 		RAISE EXCEPTION USING ERRCODE = 'OL005',
@@ -93,7 +93,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION op_action_add(text, text, jsonb) IS
-	'Adds a kind of operation at a provider. spec: see the README, section Providers. Errors: OL003 wrong spec, with the path of the field; OL005 no such provider.';
+	'Adds a kind of operation at a provider. spec: see doc/providers.md. Errors: OL003 wrong spec, with the path of the field; OL005 no such provider.';
 
 -- Configuration that is changed by hand is checked as well; inserts are not, so
 -- that a dump loads its tables in any order.

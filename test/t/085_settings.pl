@@ -1,4 +1,4 @@
-# A setting has the scope that the README says, and counts from the next attempt on; what is under
+# A setting has the scope that doc/operating.md says, and counts from the next attempt on; what is under
 # way keeps what it was sent with.
 use strict;
 use warnings FATAL => 'all';

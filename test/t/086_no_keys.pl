@@ -1,4 +1,4 @@
-# Providers without idempotency keys: the three ways to use them, as the README shows them.
+# Providers without idempotency keys: the three ways to use them, as doc/providers.md shows them.
 use strict;
 use warnings FATAL => 'all';
 
