@@ -165,5 +165,12 @@ subtest 'every reason is explained' => sub {
     is_deeply([ sort grep { !$source{$_} } keys %said ], [], 'and doc/reasons.md has none that cannot come');
 };
 
+subtest 'every check of op_health() is explained' => sub {
+    my @checks = slurp_file("$root/src/sql/72_health.sql") =~ /^(?:UNION ALL )?SELECT \* FROM _op_health_(\w+)\(\)$/mg;
+    my ($health) = slurp_file("$root/doc/operating.md") =~ /^## Health\n(.*?)^## /ms;
+    cmp_ok(scalar @checks, '>', 10, 'the checks were read');
+    is_deeply([ $health =~ /^\| `(\w+)` \|/mg ], \@checks, 'in their order');
+};
+
 $node->stop;
 done_testing();
