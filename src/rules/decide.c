@@ -651,6 +651,9 @@ opl_decide(const OplOperation *op, const OplPromises *promises, const OplFinding
 		case CONTRADICT:
 			d = on_contradiction(&c);
 			d.reason = "contradiction";
+			/* A reversal: when a person lets it go on, an older word that the object is
+			 * done may still come, and must not confirm it again. */
+			d.note_failed = f.verdict == OPL_V_FOUND_FAILED;
 			return d;
 		case PASS_FAILED:
 			f.verdict = OPL_V_FOUND_FAILED;

@@ -316,7 +316,10 @@ op_resolve(PG_FUNCTION_ARGS)
 		  &m, words);
 	if (decision.step != OPL_STEP_NONE && m.request == NULL)
 		refuse_purged(&m, words);
-	store(&m, &decision, external_id, reason_of(&decision, m.operation));
+	/* What is confirmed without a name is the object on record. */
+	store(&m, &decision,
+		  decision.take_object && !external_id ? m.operation->external_id : external_id,
+		  reason_of(&decision, m.operation));
 	event_insert(&m.ledger, m.operation->op_id, actor(),
 				 psprintf("resolve %s%s%s", opl_state_name(outcome),
 						  external_id ? " " : "", external_id ? external_id : ""),

@@ -158,22 +158,27 @@ operation_lock_free(const Ledger *ledger, char **op_ids, const ItemPointerData *
 
 /* ------------------------------------------------------------------- saving */
 
-/* An object that failed joins the others, once. */
+/* The objects that failed: one joins them, once. What is the operation's object from now
+ * on is none of them: the machine takes none that failed, and a person knows better. */
 static void
-add_failed(Scanner *s, const char *failed_id)
+set_failed(Scanner *s, const char *joins, const char *leaves)
 {
-	int    n;
+	int    n, left = 0;
 	char **ids = scanner_texts(s, Operation_failed_ids, &n);
 	char **all = palloc(sizeof(char *) * (n + 1));
 
 	for (int i = 0; i < n; i++)
 	{
-		if (strcmp(ids[i], failed_id) == 0)
+		if (joins && strcmp(ids[i], joins) == 0)
 			return;
-		all[i] = ids[i];
+		if (!leaves || strcmp(ids[i], leaves) != 0)
+			all[left++] = ids[i];
 	}
-	all[n] = (char *) failed_id;
-	scanner_set(s, Operation_failed_ids, datum_texts(all, n + 1), false);
+	if (joins)
+		all[left++] = (char *) joins;
+	if (left != n)
+		scanner_set(s, Operation_failed_ids, left ? datum_texts(all, left) : (Datum) 0,
+					left == 0);
 }
 
 /* Decisions follow the arrows; should one not, nothing is written. */
@@ -231,8 +236,8 @@ save_row(Scanner *s, const LedgerChange *change, TimestampTz now)
 	scanner_set_text(s, Operation_reason, change->reason);
 	if (change->external_id)
 		scanner_set_text(s, Operation_external_id, change->external_id);
-	if (change->failed_id)
-		add_failed(s, change->failed_id);
+	if (change->failed_id || change->external_id)
+		set_failed(s, change->failed_id, change->external_id);
 	return update_row(s, change);
 }
 

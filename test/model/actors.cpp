@@ -170,7 +170,8 @@ Actors::check(const World &w) const
 	if (state == OPL_CONFIRMED && !happened)
 		return "P3: confirmed without an effect";
 	if (state == OPL_CONFIRMED && l.external != NOBODY &&
-	    (!w.object[l.external].was_done || (l.failed_ids >> l.external & 1)))
+	    (!w.object[l.external].was_done || (l.failed_ids >> l.external & 1) ||
+	     (l.shown >> l.external & 1)))
 		return "P3: confirmed, but the recorded object failed";
 	if (needs_step && l.step == OPL_STEP_NONE)
 		return "P4: not ended, and no next step";
@@ -414,7 +415,12 @@ Actors::follow(World *w, const OplDecision &d, int object, bool person)
 	if (object != NOBODY && d.note_failed && !s.anonymous)
 		l->failed_ids |= 1 << object;
 	if (object != NOBODY && d.take_object && !s.anonymous)
+	{
 		l->external = (u8) object;
+		l->failed_ids &= ~(1 << object);
+		if (person)
+			l->shown &= ~(1 << object);
+	}
 }
 
 OplFinding
@@ -456,6 +462,8 @@ Actors::decide(World w, const Finding &f, Class kind)
 	OplFinding   shown = finding(w, f);
 	OplDecision  d = opl_decide(&op, &p, &shown, clock(w.now));
 
+	if (f.verdict == OPL_V_FOUND_FAILED && f.object != NOBODY)
+		w.now.shown |= 1 << f.object;
 	if (f.kind == OPL_KIND_SEND && tells_stored_error(w.now, f.verdict))
 		w.now.told |= 1 << w.now.gen;
 	if (f.object != NOBODY)

@@ -59,6 +59,7 @@ struct Ledger
 	u8 step_is_known;  /* somebody saw it happen, and how far */
 	u8 since;          /* age: the clock is steady; LONG: always was */
 	u8 old;            /* moments from before the step: OLD_... */
+	u8 shown;      /* ghost: objects that evidence showed as failed */
 	u8 told; /* ghost: generations known to answer with a stored error */
 };
 
@@ -169,6 +170,7 @@ ledger_fields(W &l, F &f)
 	f(l.created, 5), f(l.due, 5), f(l.not_after, 5), f(l.external, 2);
 	f(l.failed_ids, 3), f(l.told, 3), f(l.condemned, 1), f(l.not_before, 2);
 	f(l.step_of_clock, 2), f(l.step_is_known, 1), f(l.since, 5), f(l.old, 3);
+	f(l.shown, 3);
 }
 
 template <class W, class F>

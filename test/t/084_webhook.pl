@@ -152,6 +152,15 @@ subtest 'contradictions' => sub {
     is(value(q{SELECT failed_ids FROM op_operation WHERE op_id = 'noted'}), '{re_second}', 'what failed is on record');
     is(value(q{SELECT count(*) FROM op_due WHERE op_id IN ('refused', 'reversed', 'twice')}), '0', 'nothing is done about them by machine');
     is(deliver(made('reversed')), 'review ' . made('reversed')->{id}, 'and no further event moves them');
+
+    my $reversed = made('reversed')->{id};
+    is(value(q{SELECT failed_ids FROM op_operation WHERE op_id = 'reversed'}), "{$reversed}", 'a reversal is on record, too');
+    value(q{SELECT op_resolve('reversed', 'unknown', NULL, 'what do they say now?')});
+    is(deliver(made('reversed')), "review $reversed", 'so that an older word does not confirm it again');
+    is(value(q{SELECT contradiction FROM op_operation WHERE op_id = 'reversed'}), 't', 'but contradicts');
+    value(q{SELECT op_resolve('reversed', 'confirmed', NULL, 'the bank has paid it once more')});
+    is(value(q{SELECT failed_ids IS NULL FROM op_operation WHERE op_id = 'reversed'}), 't', 'a person knows better');
+    is(deliver(made('reversed')), "confirmed $reversed", 'and that is not contradicted');
 };
 
 subtest 'generations' => sub {
