@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "probed.h"
+
 static const OplMoment NOW = 100000 * TICK;
 static const int       generations[KEYS] = {1, 2, 1001};
 
@@ -380,7 +382,7 @@ Actors::store(Ledger *l, const OplDecision &d) const
 	l->tainted = op.tainted;
 	l->contradiction = op.contradiction;
 	l->adopted = op.adopted;
-	l->attempts = op.attempts > 0;
+	l->attempts = (u8) std::min(op.attempts, s.grows ? 3 : 1);
 	l->tries = (u8) op.tries;
 	keep(op.trying_since, was.trying_since, &l->trying, cap_trying, &l->old, OLD_TRYING);
 	keep(op.first_sent_at, was.first_sent_at, &l->first, cap_first, &l->old, OLD_FIRST);
@@ -397,6 +399,7 @@ Actors::follow(World *w, const OplDecision &d, int object, bool person)
 
 	if (!opl_state_may_become((OplState) before.state, d.after.state))
 		blame("P8: the evidence needs an arrow that does not exist");
+	probed_arrow((OplState) before.state, d.after.state);
 	store(l, d);
 	if (!d.moved && memcmp(l, &before, sizeof before) != 0)
 		blame("P8: not moved, but changed");
@@ -405,6 +408,17 @@ Actors::follow(World *w, const OplDecision &d, int object, bool person)
 		blame("P9: a contradiction was closed by the machine");
 	if (!person && before.state == OPL_REVIEW && d.step == OPL_STEP_SEND)
 		blame("P10: the machine sends what a person reviews");
+	if (d.moved && d.step != OPL_STEP_NONE)
+	{
+		int longest = d.step == OPL_STEP_SEND
+			? std::max({(int) (p.max / TICK), s.retry, (int) before.not_before, 1})
+			: std::max({10, s.retry, s.give_up, s.margin + s.timeout + 1});
+
+		if (d.due_at < NOW)
+			blame("P11: a step is due in the past");
+		if (d.due_at > NOW + longest * TICK)
+			blame("P11: the next step is later than any wait");
+	}
 	if (d.moved)
 	{
 		l->step = d.step;
@@ -462,6 +476,7 @@ Actors::decide(World w, const Finding &f, Class kind)
 	OplFinding   shown = finding(w, f);
 	OplDecision  d = opl_decide(&op, &p, &shown, clock(w.now));
 
+	probed_evidence(op, shown);
 	if (f.verdict == OPL_V_FOUND_FAILED && f.object != NOBODY)
 		w.now.shown |= 1 << f.object;
 	if (f.kind == OPL_KIND_SEND && tells_stored_error(w.now, f.verdict))
@@ -1133,6 +1148,32 @@ Actors::objects(const World &w)
 	}
 }
 
+/* Somebody did it by hand, or with a ledger that is lost: who looks first sees it, and
+ * until then nobody here can know. */
+void
+Actors::beforehand(const World &w)
+{
+	static const char *words[] = {"done", "pending", "failed"};
+	const bool         may[] = {true, s.pends != 0, s.fails_now != 0};
+	OplState           state = (OplState) w.now.state;
+
+	if (!s.there || w.exempt || w.now.attempts > 0 || w.now.gen > 0 || w.backup > 0 ||
+	    (state != OPL_HELD && !(state == OPL_PENDING && s.first)))
+		return;
+	for (int how = AS_DONE; how <= AS_FAILED; how++)
+	{
+		World next = w;
+
+		if (!may[how])
+			continue;
+		next.exempt = 1;
+		create(&next, 0, (Kept) how);
+		next.object[0].made = next.object[0].changed = s.lag > 0 ? (u8) (s.lag + 1) : 0;
+		say("somebody had it made already: object A, %s", words[how]);
+		emit(next, REST);
+	}
+}
+
 /* Any event that ever was, at any moment, in any order, again and again. Not
  * for ever, though: no circle is made of webhooks. */
 void
@@ -1313,6 +1354,9 @@ Actors::people(const World &w)
 		verb = opl_resolve(&op, &p, OPL_CONFIRMED, true, clock(w.now), &d);
 		person(w, verb, d, i);
 	}
+	say("person: it happened, but which object?");
+	verb = opl_resolve(&op, &p, OPL_CONFIRMED, false, clock(w.now), &d);
+	person(w, verb, d, NOBODY);
 	if (!any_living(w) || s.person_lies)
 	{
 		say("person: it did not happen");
@@ -1434,6 +1478,7 @@ Actors::steps(const World &w, std::vector<Step> *to, std::vector<std::string> *w
 			at_work(w, i);
 	}
 	objects(w);
+	beforehand(w);
 	if (s.hooks)
 		webhooks(w);
 	if (s.people)

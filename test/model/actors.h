@@ -102,6 +102,7 @@ class Actors
 	void keep_error(World *w, int gen, bool took_effect, int object) const;
 	int  create(World *w, int gen, Kept how);
 	void objects(const World &w);
+	void beforehand(const World &w);
 	void webhooks(const World &w);
 
 	/* the rest */

@@ -151,6 +151,26 @@ const char *const special[] = {
 	"refuses=0 declines=0 dies=0 errors=0 crashes=0",
 	"special/row-is-held recipe=1 holds=1 attempts=1 busy=0 declines=0 dies=0",
 	"special/held-until held=1 recipe=0 not_before=2 busy=0 attempts=1 reissue=1",
+	"special/done-before recipe=1 first=1 there=1 held=1 hooks=1 pends=1 fails_now=1 "
+	"attempts=1 busy=0 refuses=0 declines=0 dies=0 errors=0 crashes=0",
+	"special/asked-first-until recipe=1 first=1 held=1 not_after=3 attempts=1 busy=0 "
+	"declines=0 dies=0",
+	"special/backs-off recipe=1 grows=1 attempts=3 people=0 busy=1 refuses=0 declines=0 "
+	"dies=0 errors=0 crashes=0",
+	"special/come-back-before recipe=0 retry=-1 attempts=1 refuses=0 declines=0",
+	"special/unauthorized recipe=1 auth=1 busy=0 refuses=0 declines=0 dies=0 errors=0",
+	"special/failed-twice-blind recipe=0 attempts=3 stores=1 marked=0 guards=1 clean=1 fails_now=1 "
+	"hooks=1 busy=0 refuses=0 declines=0 dies=0",
+	"special/anonymous recipe=1 anonymous=1 hooks=1 reverses=1 attempts=1 busy=0 "
+	"refuses=0 declines=0 dies=0 errors=0",
+	"special/poisoned-blind recipe=0 ttl=0 poison=1 attempts=1 busy=0 refuses=0 "
+	"declines=0 dies=0 errors=0 crashes=0",
+	"special/restored-accepted recipe=1 key=0 ttl=0 stores=0 marked=0 pends=1 backup=1 "
+	"attempts=1 people=0 busy=0 refuses=0 declines=0 dies=0 errors=0 crashes=0",
+	"special/restored-reversed recipe=0 reverses=1 hooks=1 backup=1 attempts=1 people=0 "
+	"busy=0 refuses=0 declines=0 dies=0 errors=0 crashes=0",
+	"special/reissued-late recipe=0 key=0 ttl=0 stores=0 marked=0 pends=1 fails=1 hooks=1 reissue=1 attempts=1 busy=0 "
+	"refuses=0 declines=0 dies=0 errors=0 crashes=0",
 	"special/no-key-asked-first recipe=1 stores=0 marked=0 ttl=0 key=0 first=1",
 };
 

@@ -12,6 +12,7 @@
 
 #include "grid.h"
 #include "lemma.h"
+#include "probed.h"
 #include "search.h"
 
 static const char *
@@ -73,7 +74,14 @@ int
 main(int argc, char **argv)
 {
 	if (argc == 2 && strcmp(argv[1], "run") == 0)
-		return run_all();
+	{
+		probed_begin();
+
+		int status = run_all();
+
+		probed_end();
+		return status;
+	}
 	if (argc == 3 && strcmp(argv[1], "list") == 0)
 		return grid_print(argv[2]);
 	if (argc == 2 && strcmp(argv[1], "fields") == 0)

@@ -53,7 +53,7 @@ def compiled(mutant, text):
     with open(os.path.join(where, mutant["file"]), "w", encoding="utf-8") as f:
         f.write(text)
     other = {"decide.c": "state.o", "state.c": "decide.o"}[mutant["file"]]
-    parts = ["world", "scenario", "actors", "search", "lemma", "grid", "main"]
+    parts = ["world", "scenario", "actors", "search", "lemma", "grid", "main", "probed"]
     program = os.path.join(where, "model")
     own = os.path.join(where, "mutant.o")
     subprocess.run(["cc", "-std=c11", "-O1", "-w", "-I" + os.path.dirname(SRC), "-c", "-o", own,

@@ -76,8 +76,8 @@ promises_of(const Scenario &s)
 	p.patience = s.patience * TICK;
 	p.give_up = s.give_up * TICK;
 	p.initial = TICK;
-	p.base = 1;
-	p.max = TICK;
+	p.base = s.grows ? 4 : 1;
+	p.max = s.grows ? 3 * TICK : TICK;
 	p.jitter = 0;
 	p.client = s.client;
 	return p;

@@ -25,7 +25,8 @@ extern "C" {
 	X(attempts, 2, "tries")                                                    \
 	X(patience, -1, "tries, in time; -1: until just past quiet")                                           \
 	X(give_up, -1, "lookups, in time; -1: just past quiet")                    \
-	X(retry, 1, "Retry-After of a 429")                                        \
+	X(retry, 1, "Retry-After of a 429; it may lie in the past")                \
+	X(grows, 0, "back-off: a tick, four, the most; else always a tick")        \
 	/* what the provider is like */                                            \
 	X(key, 1, "it knows keys at all")                                          \
 	X(lock, 1, "locked while in progress")                                     \
@@ -48,6 +49,7 @@ extern "C" {
 	X(archives, 0, "an object once seen may vanish from lookups")              \
 	X(anonymous, 0, "objects have no id we can read")                          \
 	X(hooks, 0, "webhooks")                                                    \
+	X(there, 0, "somebody may have done it before we first ask or send")       \
 	/* who else acts */                                                        \
 	X(people, 1, "they cancel, resolve, resume")                               \
 	X(reissue, 0, "and reissue")                                               \

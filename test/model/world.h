@@ -166,7 +166,7 @@ ledger_fields(W &l, F &f)
 {
 	f(l.state, 4), f(l.step, 2), f(l.sealed, 2), f(l.tainted, 1);
 	f(l.contradiction, 1), f(l.adopted, 1), f(l.gen, 2), f(l.tries, 3);
-	f(l.attempts, 1), f(l.trying, 5), f(l.first, 5), f(l.last, 5);
+	f(l.attempts, 2), f(l.trying, 5), f(l.first, 5), f(l.last, 5);
 	f(l.created, 5), f(l.due, 5), f(l.not_after, 5), f(l.external, 2);
 	f(l.failed_ids, 3), f(l.told, 3), f(l.condemned, 1), f(l.not_before, 2);
 	f(l.step_of_clock, 2), f(l.step_is_known, 1), f(l.since, 5), f(l.old, 3);
