@@ -53,6 +53,7 @@ class Thing:
 
     def __init__(self, kind: str, data: Json, marker: str | None, key: str | None):
         self.kind, self.data, self.marker, self.key = kind, data, marker, key
+        self.account: str | None = None
         self.visible_at = 0.0
         self.turns_at, self.turns_to = NEVER, {}
 
@@ -153,22 +154,24 @@ class Bank:
             return {"total": len(self.things), "by_op": by_op, "living": living, "objects": [t.view() for t in self.things]}
 
     # -- lookups --------------------------------------------------------------------------
-    def get(self, kind: str, thing_id: str) -> Json | None:
+    def get(self, kind: str, thing_id: str, account: str | None = None) -> Json | None:
         with self.mutex:
-            return next((t.view() for t in self.things if t.kind == kind and t.visible and t.data["id"] == thing_id), None)
+            return next((t.view() for t in self.things
+                         if t.kind == kind and t.visible and t.data["id"] == thing_id and account in (None, t.account)), None)
 
     def current(self, thing_id: str | None) -> Json | None:
         """The object whatever its visibility: what a key store of kind `state` replays."""
         with self.mutex:
             return next((t.view() for t in self.things if t.data["id"] == thing_id), None)
 
-    def page_of(self, kind: str, query: Json) -> tuple[list[Json], bool]:
-        """Newest first, filtered by every other query parameter, one page of it."""
+    def page_of(self, kind: str, query: Json, account: str | None = None) -> tuple[list[Json], bool]:
+        """Newest first, filtered by every other query parameter, one page of it; account None: of all."""
         query = dict(query)
         limit = min(int(query.pop("limit", 10)), self.page)
         after = query.pop("starting_after", None)
         with self.mutex:
-            rows = [t.view() for t in reversed(self.things) if t.kind == kind and t.visible and _fits(t, query)]
+            rows = [t.view() for t in reversed(self.things)
+                    if t.kind == kind and t.visible and account in (None, t.account) and _fits(t, query)]
         if after is not None:
             ids = [row["id"] for row in rows]
             rows = rows[ids.index(after) + 1:] if after in ids else []

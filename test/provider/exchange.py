@@ -151,6 +151,11 @@ class Exchange:
         thing_id = self.thing.data["id"] if self.thing else ""
         return {b"%ID%": thing_id.encode(), b"%MARKER%": json.dumps(self.request.op or "")[1:-1].encode()}
 
+    @property
+    def _account(self) -> str | None:
+        """Whose objects and keys: one account a credential, if the test wants that."""
+        return (self.request.head.get("Authorization") or "") if self.provider.accounts else None
+
     # -- what the provider does -----------------------------------------------------------
     def _usual(self) -> Answer:
         """The answer this provider would give; the effect happens on the way."""
@@ -183,6 +188,8 @@ class Exchange:
     def _keyed(self, kind: str) -> Answer:
         """The endpoint behind the key store."""
         keys, key = self.provider.keys, self.request.key
+        if key is not None and self._account is not None:
+            key = f"{self._account} {key}"
         outcome, saved = keys.begin(key, self.request.fingerprint)
         self._note(outcome=outcome)
         if outcome not in (keystore.FRESH, keystore.UNKEYED):
@@ -225,6 +232,7 @@ class Exchange:
             if refusal := bank.refusal(kind, self.request.params):
                 return json_answer(refusal[0], {"error": refusal[1]})
             self.thing = bank.create(kind, self.request.params, self.request.key, self.do)
+            self.thing.account = self._account
             view = dict(self.thing.view())
         self._note(effect=view["id"])
         return json_answer(200 if kind == "refunds" else 201, view)
@@ -232,9 +240,9 @@ class Exchange:
     def _lookup(self, kind: str) -> Answer:
         bank, tail = self.provider.bank, self.request.path.split("/")[-1]
         if tail != kind:
-            found = bank.get(kind, tail)
+            found = bank.get(kind, tail, self._account)
             return json_answer(200, found) if found else json_answer(404, {"error": {"type": "invalid_request_error", "code": "resource_missing"}})
-        rows, more = bank.page_of(kind, self.request.query)
+        rows, more = bank.page_of(kind, self.request.query, self._account)
         if kind == "refunds":
             return json_answer(200, {"object": "list", "data": rows, "has_more": more, "url": "/v1/refunds"})
         return json_answer(200, {"items": rows, "more": more})

@@ -35,6 +35,7 @@ class Provider(Server):
     def _defaults(self) -> None:
         self.key_header, self.replay_header, self.mismatch_status = "Idempotency-Key", True, 400
         self.authorization: str | None = None
+        self.accounts = False
 
     def exchange(self, connection: Connection, seen: Json, head: Head) -> bool:
         played = Exchange(self, connection, seen, head)
@@ -57,6 +58,7 @@ class Provider(Server):
             "mismatch_status": lambda v: setattr(self, "mismatch_status", int(v)),
             "key_header": lambda v: setattr(self, "key_header", str(v)),
             "authorization": lambda v: setattr(self, "authorization", v),
+            "accounts": lambda v: setattr(self, "accounts", bool(v)),
             "balances": lambda v: setattr(self.bank, "balances", v),
             "page": lambda v: setattr(self.bank, "page", int(v)),
             "seed": lambda v: self.script.seed(int(v)),
@@ -76,7 +78,7 @@ class Provider(Server):
         ttl = None if self.keys.ttl == float("inf") else self.keys.ttl
         return {"stores": self.keys.stores, "lock": self.keys.locks, "ttl": ttl, "compare": self.keys.compares,
                 "replay_header": self.replay_header, "mismatch_status": self.mismatch_status,
-                "key_header": self.key_header, "authorization": self.authorization,
+                "key_header": self.key_header, "authorization": self.authorization, "accounts": self.accounts,
                 "balances": self.bank.balances, "page": self.bank.page}
 
     def change_object(self, body: Json) -> Json:
