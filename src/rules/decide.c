@@ -9,6 +9,8 @@
  *     or follows proof of absence that was begun when nothing could still arise.
  *  3. Evidence about one object moves forward only: pending, done, failed.
  *  4. What has not ended has a next step, or waits for a person in `review`.
+ *  5. Of what was sent to another place than the present one only a living object
+ *     is proof: it is not sent again, and it does not fail, until the place is back.
  *
  * Evidence first passes the door, which knows what an earlier exchange may still say,
  * then the table of verdicts: one function on_...() per row, built from six questions:
@@ -165,6 +167,20 @@ deadline(const OplPromises *promises, OplMoment now)
 	return now + promises->margin + promises->timeout + DEADLINE_SLACK;
 }
 
+/* -------------------------------------------------------------- the place */
+
+bool
+opl_elsewhere(const OplOperation *op, const OplPromises *promises)
+{
+	return op->place != OPL_NOWHERE && op->place != promises->place;
+}
+
+static bool
+elsewhere(const Case *c)
+{
+	return opl_elsewhere(c->op, c->promises);
+}
+
 /* ------------------------------------------------- the six questions, first */
 
 /* Would a request that leaves at `when` surely arrive while the provider still
@@ -196,10 +212,18 @@ tries_left(const Case *c, OplMoment when)
 	return op->not_after == OPL_NEVER || when < op->not_after;
 }
 
+/* But for the place. */
+static bool
+could_send(const Case *c, OplMoment when)
+{
+	return c->op->sealed == OPL_SEAL_NONE && window_open(c, when) && tries_left(c, when);
+}
+
+/* Another account does not know the key. */
 static bool
 may_send(const Case *c, OplMoment when)
 {
-	return c->op->sealed == OPL_SEAL_NONE && window_open(c, when) && tries_left(c, when);
+	return !elsewhere(c) && could_send(c, when);
 }
 
 /* The key admits no second effect; another time line may have used another. */
@@ -271,21 +295,26 @@ review(const Case *c, const char *reason)
 	return d;
 }
 
-/* look(when): the next thing is to ask the provider. */
+static OplDecision
+resend(const Case *c, OplMoment when)
+{
+	return become(c, OPL_UNKNOWN, OPL_STEP_SEND, when);
+}
+
+/* look(when): the next thing is to ask the provider. Where nobody can be asked, what
+ * could be sent again waits for its place as long as it could; the claim asks. */
 static OplDecision
 look(const Case *c, OplMoment when)
 {
 	if (c->op->state == OPL_REVIEW)
 		return review(c, NULL);
-	if (!c->promises->recipe)
+	if (c->promises->recipe)
+		return become(c, OPL_UNKNOWN, OPL_STEP_LOOKUP, when);
+	if (!elsewhere(c))
 		return review(c, "no_lookup");
-	return become(c, OPL_UNKNOWN, OPL_STEP_LOOKUP, when);
-}
-
-static OplDecision
-resend(const Case *c, OplMoment when)
-{
-	return become(c, OPL_UNKNOWN, OPL_STEP_SEND, when);
+	if (key_guards(c) && could_send(c, c->now))
+		return resend(c, c->now + c->promises->max);
+	return review(c, "elsewhere");
 }
 
 /* again(when): the same bytes under the same key, if that cannot do harm. A
@@ -318,7 +347,9 @@ stay(const Case *c, OplMoment when)
 static OplDecision
 stay_or_give_up(const Case *c, OplMoment when)
 {
-	return past_give_up(c) ? review(c, "gave_up") : stay(c, when);
+	if (past_give_up(c))
+		return review(c, elsewhere(c) ? "elsewhere" : "gave_up");
+	return stay(c, when);
 }
 
 /* The first seal stays; only `seen` overrides. */
@@ -369,7 +400,7 @@ on_failed_object(const Case *c)
 	bool         nothing_left =
 		c->finding->kind == OPL_KIND_LOOKUP && quiet(c, c->finding->started_at);
 
-	if (only_one || all_share_it || nothing_left)
+	if (!elsewhere(c) && (only_one || all_share_it || nothing_left))
 		return end(c, OPL_FAILED, NULL);
 	seal(&op, OPL_SEAL_EVIDENCE);
 	sealed.op = &op;
@@ -476,6 +507,8 @@ on_absent_too_early(const Case *c)
 static OplDecision
 on_absent(const Case *c)
 {
+	if (elsewhere(c))
+		return stay_or_give_up(c, look_later(c));
 	if (c->op->state == OPL_PENDING)
 		return become(c, OPL_PENDING, OPL_STEP_SEND, c->now);
 	if (c->op->sealed == OPL_SEAL_SEEN)
@@ -507,9 +540,24 @@ on_contradiction(const Case *c)
 	return d;
 }
 
+/* Another account's word about the key. Of an operation with an only request it is
+ * the word about that one, wherever it went. */
+static bool
+speaks_of_another(const Case *c)
+{
+	OplVerdict verdict = c->finding->verdict;
+
+	return elsewhere(c) && c->op->tainted &&
+		   (verdict == OPL_V_REJECTED || verdict == OPL_V_IN_PROGRESS ||
+			verdict == OPL_V_ALREADY_DONE || verdict == OPL_V_MISMATCH ||
+			verdict == OPL_V_STORED_ERROR);
+}
+
 static OplDecision
 by_table(const Case *c)
 {
+	if (speaks_of_another(c))
+		return on_no_answer(c);
 	switch (c->finding->verdict)
 	{
 		case OPL_V_CONFIRMED:
@@ -688,7 +736,10 @@ claimed_send(const Case *c)
 	d.after.tries++;
 	d.after.last_sent_at = c->now;
 	if (!c->op->tainted || c->op->first_sent_at == OPL_NEVER)
+	{
 		d.after.first_sent_at = c->now;
+		d.after.place = c->promises->place;
+	}
 	if (c->op->trying_since == OPL_NEVER)
 		d.after.trying_since = c->now;
 	return d;
@@ -997,6 +1048,8 @@ opl_reissue(const OplOperation *op, const OplPromises *promises, bool lookup_fir
 	*decision = born;
 	decision->after.generation = next_generation(op);
 	decision->after.attempts = op->attempts;
+	if (op->adopted)
+		decision->after.place = op->place; /* where the lost time line reissued it */
 	return OPL_VERB_OK;
 }
 
@@ -1020,6 +1073,12 @@ opl_adopt(const OplOperation *op, const OplPromises *promises, OplMoment created
 	adopted.last_sent_at = clock.now;
 	if (adopted.first_sent_at == OPL_NEVER)
 		adopted.first_sent_at = created_at;
+	/* Its next send, from here or from there, goes where the row says; what may have
+	 * taken effect elsewhere may have been reissued to there. */
+	if (op->place == OPL_NOWHERE || op->state == OPL_PENDING || op->state == OPL_FAILED)
+		adopted.place = promises->place;
+	else if (opl_elsewhere(op, promises))
+		adopted.place = OPL_ANYWHERE;
 	switch (op->state)
 	{
 		case OPL_FAILED:

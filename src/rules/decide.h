@@ -114,6 +114,12 @@ typedef enum OplObject
 	OPL_OBJECT_OTHER
 } OplObject;
 
+/* Whose account is sent to and how it is asked, as a digest; alike means the same.
+ * What one place shows says nothing of what was sent to another. */
+typedef int64_t OplPlace;
+#define OPL_NOWHERE 0     /* not sent */
+#define OPL_ANYWHERE (-1) /* nobody knows: not the present place, whatever that is */
+
 /* What decisions know of an operation: columns of op_operation. */
 typedef struct OplOperation
 {
@@ -129,6 +135,7 @@ typedef struct OplOperation
 	OplMoment first_sent_at; /* first claim the window counts from */
 	OplMoment last_sent_at;  /* last claim */
 	OplMoment not_after;     /* no send from then on */
+	OplPlace  place;         /* where this generation was sent */
 } OplOperation;
 
 /* What a provider promises for an action, and how patient we are. */
@@ -150,6 +157,7 @@ typedef struct OplPromises
 	OplMoment max;
 	double    jitter; /* 0 none .. 1 full */
 	bool      client; /* only who holds a ticket of op_claim() sends */
+	OplPlace  place;  /* where it is sent and asked for now */
 } OplPromises;
 
 /* What one exchange showed. */
@@ -194,6 +202,9 @@ extern OplDecision opl_decide(const OplOperation *op, const OplPromises *promise
 /* A row of the agenda came due. */
 extern OplClaim opl_claim(const OplOperation *op, const OplPromises *promises,
 						  OplStep step, OplClock clock, OplDecision *decision);
+
+/* Was it sent to another place than the one that is asked now? */
+extern bool opl_elsewhere(const OplOperation *op, const OplPromises *promises);
 
 /* A client wants to send and report within `lease`: never OPL_CLAIM_CLIENT. */
 extern OplClaim opl_claim_ticket(const OplOperation *op, const OplPromises *promises,

@@ -29,8 +29,9 @@ empty_world()
 	memset(&w, 0, sizeof w);
 	for (auto &slot : w.slot)
 		slot.object = 0;
-	for (auto &key : w.key)
-		key.age = LONG;
+	for (auto &keys : w.key)
+		for (Key &key : keys)
+			key.age = LONG;
 	return w;
 }
 
@@ -51,6 +52,7 @@ Actors::first() const
 	OplMoment   until = s.not_after == LONG ? OPL_NEVER : NOW + s.not_after * TICK;
 	OplDecision d = opl_born(s.held, s.first, until, NOW + s.not_before * TICK);
 
+	w.moves = s.moves != 0;
 	w.now.external = NOBODY;
 	w.now.since = LONG;
 	store(&w.now, d);
@@ -108,6 +110,11 @@ Actors::picture(const World &w) const
 			std::to_string(l.due);
 	if (w.paused)
 		text += ", provider paused";
+	if (s.moves)
+		text += std::string(", row names account ") + char('a' + w.place) +
+			(l.place == PLACES      ? ""
+			     : l.place > PLACES ? ", sent to who knows whom"
+			                        : std::string(", sent to ") + char('a' + l.place));
 	for (const Request &r : w.request)
 	{
 		if (r.phase != GONE)
@@ -217,8 +224,8 @@ sort_requests(World *w)
 {
 	auto before = [](const Request &a, const Request &b)
 	{
-		return (a.phase << 12 | a.age << 6 | a.gen << 2 | a.owner) >
-			(b.phase << 12 | b.age << 6 | b.gen << 2 | b.owner);
+		return (a.phase << 12 | a.age << 6 | a.place << 5 | a.gen << 2 | a.owner) >
+			(b.phase << 12 | b.age << 6 | b.place << 5 | b.gen << 2 | b.owner);
 	};
 
 	for (Request &r : w->request)
@@ -276,7 +283,7 @@ Actors::tidy(World *w) const
 	sort_slots(w);
 	sort_requests(w);
 	if (w->backup != 1)
-		memset(&w->copy, 0, sizeof w->copy);
+		memset(&w->copy, 0, sizeof w->copy), w->copy_place = 0;
 	if (!s.backup)
 		w->now.created = 0;
 	if (w->now.state != OPL_REVIEW || w->now.step != OPL_STEP_NONE)
@@ -353,6 +360,9 @@ Actors::operation(const Ledger &l) const
 	op.first_sent_at = moment(l, l.first, l.old & OLD_FIRST);
 	op.last_sent_at = moment(l, l.last, l.old & OLD_LAST);
 	op.not_after = l.not_after == LONG ? OPL_NEVER : NOW + l.not_after * TICK;
+	op.place = l.place == PLACES ? OPL_NOWHERE
+		: l.place > PLACES       ? OPL_ANYWHERE
+		                         : 1 + l.place;
 	return op;
 }
 
@@ -364,6 +374,15 @@ keep(OplMoment now, OplMoment before, u8 *stored, OplMoment cap, u8 *old, u8 whi
 		return;
 	*stored = age(now, cap);
 	*old &= ~which;
+}
+
+OplPromises
+Actors::promises(int place) const
+{
+	OplPromises here = p;
+
+	here.place = 1 + place;
+	return here;
 }
 
 /* Carries out what a decision says. False: a generation we do not model. */
@@ -388,6 +407,9 @@ Actors::store(Ledger *l, const OplDecision &d) const
 	keep(op.first_sent_at, was.first_sent_at, &l->first, cap_first, &l->old, OLD_FIRST);
 	keep(op.last_sent_at, was.last_sent_at, &l->last, cap_last, &l->old, OLD_LAST);
 	l->not_after = remaining(op.not_after);
+	l->place = (u8) (op.place - 1);
+	if (op.place == OPL_NOWHERE || op.place == OPL_ANYWHERE)
+		l->place = (u8) (op.place == OPL_NOWHERE ? PLACES : PLACES + 1);
 	return true;
 }
 
@@ -474,7 +496,8 @@ Actors::decide(World w, const Finding &f, Class kind)
 {
 	OplOperation op = operation(w.now);
 	OplFinding   shown = finding(w, f);
-	OplDecision  d = opl_decide(&op, &p, &shown, clock(w.now));
+	OplPromises  here = promises(f.place);
+	OplDecision  d = opl_decide(&op, &here, &shown, clock(w.now));
 
 	probed_evidence(op, shown);
 	if (f.verdict == OPL_V_FOUND_FAILED && f.object != NOBODY)
@@ -528,11 +551,12 @@ Actors::claim(const World &w)
 	OplOperation op = operation(w.now);
 	OplDecision  d;
 	OplClaim     what;
+	OplPromises  here = promises(w.place);
 	World        next = w;
 
 	if (!may_claim(w))
 		return;
-	what = opl_claim(&op, &p, (OplStep) w.now.step, clock(w.now), &d);
+	what = opl_claim(&op, &here, (OplStep) w.now.step, clock(w.now), &d);
 	if (what == OPL_CLAIM_SEND && s.client)
 		blame("P10: the worker sends what only a client may");
 	if (what == OPL_CLAIM_CLIENT)
@@ -543,10 +567,10 @@ Actors::claim(const World &w)
 		OplMoment longer = (s.margin + 1) * TICK;
 		OplMoment reach = std::max(s.flight, s.timeout) * TICK;
 
-		if (opl_claim_ticket(&op, &p, longer, clock(w.now), &d) == OPL_CLAIM_SEND && op.tainted &&
+		if (opl_claim_ticket(&op, &here, longer, clock(w.now), &d) == OPL_CLAIM_SEND && op.tainted &&
 		    NOW + longer + reach >= op.first_sent_at + p.ttl)
 			blame("P6: what the lease allows arrives after the key was forgotten");
-		what = opl_claim_ticket(&op, &p, s.margin * TICK, clock(w.now), &d);
+		what = opl_claim_ticket(&op, &here, s.margin * TICK, clock(w.now), &d);
 		if (what == OPL_CLAIM_SEND && d.due_at < NOW + s.margin * TICK)
 			blame("P6: the lease outlives its row of the agenda");
 	}
@@ -617,6 +641,7 @@ Actors::claimed(World w, int slot, OplClaim what, const OplDecision &d)
 	mine.current = 1;
 	mine.state = w.now.state;
 	mine.gen = w.now.gen;
+	mine.place = w.place;
 	say(what == OPL_CLAIM_SEND ? "worker: claims a send, commits"
 	                           : "worker: claims a lookup, commits");
 	emit(w, MACHINE);
@@ -647,7 +672,7 @@ Actors::hand_over(World w, int slot)
 		fprintf(stderr, "model: %s: too many requests\n", s.name.c_str());
 		abort();
 	}
-	*r = {WIRE, 0, mine.gen, (u8) (mine.orphan ? NOBODY : slot)};
+	*r = {WIRE, 0, mine.gen, (u8) (mine.orphan ? NOBODY : slot), mine.place};
 	w.sent = 1;
 	if (mine.orphan)
 		mine = Slot();
@@ -657,7 +682,7 @@ Actors::hand_over(World w, int slot)
 	emit(w, MACHINE);
 	if (s.doubles && r + 1 < w.request + REQUESTS)
 	{
-		r[1] = {WIRE, 0, r->gen, NOBODY};
+		r[1] = {WIRE, 0, r->gen, NOBODY, r->place};
 		say("worker: sends generation %d, and the wire doubles the request",
 		    generations[r->gen]);
 		emit(w, MACHINE);
@@ -689,7 +714,7 @@ Actors::settle(const World &w, int slot)
 	bool       mine_still = mine.current && mine.state == w.now.state;
 	bool       lookup = mine.phase == LOOKED;
 	Finding    f = {(OplVerdict) mine.verdict, mine.object, mine.flag != 0,
-	                OPL_KIND_LATE, NOW};
+	                OPL_KIND_LATE, NOW, mine.place};
 
 	if (mine_still)
 		f.kind = lookup ? OPL_KIND_LOOKUP : OPL_KIND_SEND;
@@ -768,6 +793,10 @@ Actors::looked(World w, int slot, OplVerdict verdict, int object)
 	 * ever; that is an outage, not a circle of the machine. */
 	if (verdict == OPL_V_INCONCLUSIVE && w.now.state == OPL_PENDING)
 		kind = REST;
+	/* Nor is it one that nobody names the place again where it was sent. */
+	if (w.now.state == OPL_PENDING && w.now.place != PLACES &&
+	    w.now.place != w.slot[slot].place)
+		kind = REST;
 	if (object == NOBODY)
 		say("lookup: %s", opl_verdict_name(verdict));
 	else
@@ -819,10 +848,10 @@ Actors::look_further(World w, int slot, int object, u8 *shown)
 		return;
 	}
 	shown[object] = HIDDEN;
-	if (o.exists)
+	if (o.exists && o.place == w.slot[slot].place)
 		shown[object] = present(o);
 	look_further(w, slot, object + 1, shown);
-	if (!o.exists || o.archived || !(lags || s.stale))
+	if (!o.exists || o.place != w.slot[slot].place || o.archived || !(lags || s.stale))
 		return;
 	shown[object] = former(o);
 	look_further(w, slot, object + 1, shown);
@@ -871,13 +900,16 @@ Actors::answer(World w, int request, OplVerdict verdict, int object, bool flag,
 }
 
 bool
-Actors::locked(const World &w, int gen) const
+Actors::locked(const World &w, const Request &mine) const
 {
-	if (w.key[gen].status == STUCK)
+	if (w.key[mine.place][mine.gen].status == STUCK)
 		return true;
 	return s.lock && std::any_of(w.request, w.request + REQUESTS,
-	                             [gen](const Request &r)
-	                             { return r.phase == WORK && r.gen == gen; });
+	                             [&mine](const Request &r)
+	                             {
+		                             return r.phase == WORK && r.gen == mine.gen &&
+			                             r.place == mine.place;
+	                             });
 }
 
 /* What an answer that shows an object says, by Kept. */
@@ -887,7 +919,8 @@ static const OplVerdict shown_as[] = {OPL_V_CONFIRMED, OPL_V_ACCEPTED,
 void
 Actors::replay(const World &w, int request)
 {
-	const Key    &key = w.key[w.request[request].gen];
+	const Request &r = w.request[request];
+	const Key    &key = w.key[r.place][r.gen];
 	const Object &o = w.object[key.object];
 	Kept          how = (Kept) key.kept;
 
@@ -914,11 +947,11 @@ void
 Actors::take_key(World w, int request)
 {
 	Request &r = w.request[request];
-	Key     &key = w.key[r.gen];
+	Key     &key = w.key[r.place][r.gen];
 
 	if (s.key && key.age != LONG && key.age >= s.ttl)
 		blame("P6: a resend arrives after the key was forgotten");
-	if (s.key && locked(w, r.gen))
+	if (s.key && locked(w, r))
 	{
 		say("provider: the key is in progress");
 		answer(w, request, OPL_V_IN_PROGRESS, NOBODY, false, false);
@@ -940,7 +973,11 @@ Actors::take_key(World w, int request)
 void
 Actors::arrive(const World &w, int request)
 {
-	bool known = w.key[w.request[request].gen].age != LONG;
+	const Request &r = w.request[request];
+	const Key     &key = w.key[r.place][r.gen];
+	bool known = key.age != LONG;
+	bool lives = std::any_of(w.object, w.object + OBJECTS, [&r](const Object &o)
+	                         { return living(o) && o.place == r.place; });
 
 	if (s.refuses)
 	{
@@ -959,7 +996,7 @@ Actors::arrive(const World &w, int request)
 		say("provider: does not know us");
 		answer(w, request, OPL_V_BLOCKED, NOBODY, false, false);
 	}
-	if (s.already && any_living(w))
+	if (s.already && lives)
 	{
 		say("provider: already done");
 		answer(w, request, OPL_V_ALREADY_DONE, NOBODY, false, false);
@@ -973,7 +1010,7 @@ Actors::arrive(const World &w, int request)
 	{
 		World next = w;
 
-		next.key[w.request[request].gen] = {FREE, 0, LONG, 0};
+		next.key[r.place][r.gen] = {FREE, 0, LONG, 0};
 		next.broken = 1;
 		take_key(next, request);
 	}
@@ -981,7 +1018,7 @@ Actors::arrive(const World &w, int request)
 }
 
 int
-Actors::create(World *w, int gen, Kept how)
+Actors::create(World *w, const Request &r, Kept how)
 {
 	for (int i = 0; i < OBJECTS; i++)
 	{
@@ -990,7 +1027,8 @@ Actors::create(World *w, int gen, Kept how)
 		if (o.exists)
 			continue;
 		o.exists = 1;
-		o.gen = (u8) gen;
+		o.gen = r.gen;
+		o.place = r.place;
 		o.was_pending = how == AS_PENDING;
 		o.was_done = how == AS_DONE;
 		o.failed = how == AS_FAILED;
@@ -1005,9 +1043,9 @@ Actors::create(World *w, int gen, Kept how)
 
 /* What a provider keeps when its answer is an error. */
 void
-Actors::keep_error(World *w, int gen, bool took_effect, int object) const
+Actors::keep_error(World *w, const Request &r, bool took_effect, int object) const
 {
-	Key *key = &w->key[gen];
+	Key *key = &w->key[r.place][r.gen];
 
 	if (!s.key || s.drops)
 		return;
@@ -1024,15 +1062,17 @@ void
 Actors::effect(const World &w, int request, Kept how)
 {
 	static const char *words[] = {"done", "pending", "failed at once"};
-	int                     gen = w.request[request].gen;
+	const Request           r = w.request[request];
+	int                     gen = r.gen;
 	World                   next = w;
-	int                     object = create(&next, gen, how);
+	int                     object = create(&next, r, how);
 	World                   kept = next;
 	const char             *blamed = bad;
 
 	/* Who keeps successes only lets a key go whose object failed at once. */
 	if (s.key && s.keeps > (how == AS_FAILED ? OPL_STORES_SUCCESS : OPL_STORES_NOTHING))
-		kept.key[gen] = {KEPT_OBJECT, (u8) object, w.key[gen].age, (u8) how};
+		kept.key[r.place][gen] = {KEPT_OBJECT, (u8) object, w.key[r.place][gen].age,
+		                          (u8) how};
 	say("provider: object %c of generation %d, %s", 'A' + object,
 	    generations[gen], words[how]);
 	answer(kept, request, shown_as[how], object, false, true);
@@ -1041,7 +1081,7 @@ Actors::effect(const World &w, int request, Kept how)
 		World failed = next;
 
 		bad = blamed;
-		keep_error(&failed, gen, true, object);
+		keep_error(&failed, r, true, object);
 		failed.request[request] = Request();
 		say("provider: object %c of generation %d, %s, then answers 500",
 		    'A' + object, generations[gen], words[how]);
@@ -1053,7 +1093,7 @@ Actors::effect(const World &w, int request, Kept how)
 
 		bad = blamed;
 		if (s.key && s.lock)
-			dead.key[gen].status = STUCK;
+			dead.key[r.place][gen].status = STUCK;
 		dead.request[request] = Request();
 		say("provider: object %c of generation %d, %s, then dies at work",
 		    'A' + object, generations[gen], words[how]);
@@ -1076,7 +1116,7 @@ Actors::effect(const World &w, int request, Kept how)
 void
 Actors::at_work(const World &w, int request)
 {
-	int gen = w.request[request].gen;
+	const Request r = w.request[request];
 
 	effect(w, request, AS_DONE);
 	if (s.pends)
@@ -1088,7 +1128,7 @@ Actors::at_work(const World &w, int request)
 		World next = w;
 
 		if (s.key && s.keeps >= OPL_STORES_STATE && !s.drops)
-			next.key[gen].status = KEPT_REFUSAL;
+			next.key[r.place][r.gen].status = KEPT_REFUSAL;
 		say("provider: refuses");
 		answer(next, request, OPL_V_REJECTED, NOBODY, s.declared != 0, true);
 		if (s.declared == 2)
@@ -1098,7 +1138,7 @@ Actors::at_work(const World &w, int request)
 	{
 		World next = w;
 
-		keep_error(&next, gen, false, NOBODY);
+		keep_error(&next, r, false, NOBODY);
 		next.request[request] = Request();
 		say("provider: 500, without an effect");
 		emit(next, MACHINE);
@@ -1192,7 +1232,7 @@ Actors::webhooks(const World &w)
 			if (!was[v])
 				continue;
 			say("webhook: %s, object %c", opl_verdict_name(verdicts[v]), 'A' + i);
-			decide(w, {verdicts[v], i, false, OPL_KIND_DOOR, NOW}, REST);
+			decide(w, {verdicts[v], i, false, OPL_KIND_DOOR, NOW, w.place}, REST);
 		}
 	}
 }
@@ -1249,8 +1289,9 @@ Actors::tick(World w)
 		if (slot.phase == CLAIMED)
 			older(&slot.age, s.margin + 1);
 	}
-	for (Key &key : w.key)
-		older(&key.age, s.ttl);
+	for (auto &keys : w.key)
+		for (Key &key : keys)
+			older(&key.age, s.ttl);
 	for (Object &o : w.object)
 	{
 		if (o.exists && s.lag > 0)
@@ -1261,9 +1302,9 @@ Actors::tick(World w)
 		if (r.phase == GONE || ++r.age <= s.flight + 2 * s.late_effect)
 			continue;
 		if (r.phase == WORK && s.key && s.lock && s.dies)
-			w.key[r.gen].status = STUCK;
+			w.key[r.place][r.gen].status = STUCK;
 		else if (r.phase == WORK)
-			keep_error(&w, r.gen, false, NOBODY);
+			keep_error(&w, r, false, NOBODY);
 		r = Request();
 	}
 	say("a tick passes");
@@ -1332,6 +1373,7 @@ void
 Actors::people(const World &w)
 {
 	OplOperation op = operation(w.now);
+	OplPromises  here = promises(w.place);
 	OplDecision  d;
 	OplVerb      verb;
 
@@ -1351,7 +1393,7 @@ Actors::people(const World &w)
 		if (!living(w.object[i]) || !w.object[i].was_done)
 			continue;
 		say("person: it happened, object %c", 'A' + i);
-		verb = opl_resolve(&op, &p, OPL_CONFIRMED, true, clock(w.now), &d);
+		verb = opl_resolve(&op, &here, OPL_CONFIRMED, true, clock(w.now), &d);
 		person(w, verb, d, i);
 	}
 	say("person: it happened, but which object?");
@@ -1360,18 +1402,18 @@ Actors::people(const World &w)
 	if (!any_living(w) || s.person_lies)
 	{
 		say("person: it did not happen");
-		verb = opl_resolve(&op, &p, OPL_FAILED, false, clock(w.now), &d);
+		verb = opl_resolve(&op, &here, OPL_FAILED, false, clock(w.now), &d);
 		person(w, verb, d, NOBODY);
 	}
 	say("person: go on");
-	verb = opl_resolve(&op, &p, OPL_UNKNOWN, false, clock(w.now), &d);
+	verb = opl_resolve(&op, &here, OPL_UNKNOWN, false, clock(w.now), &d);
 	person(w, verb, d, NOBODY);
 	/* After adoption nothing here shows what the lost time line did. Where no
 	 * lookup asks the provider, the person does. */
 	if (!w.now.adopted || s.recipe || !any_living(w))
 	{
 		say("person: once more, as a new generation");
-		verb = opl_reissue(&op, &p, s.first, NOW + w.now.not_before * TICK, clock(w.now), &d);
+		verb = opl_reissue(&op, &here, s.first, NOW + w.now.not_before * TICK, clock(w.now), &d);
 		person(w, verb, d, NOBODY);
 	}
 	people_wait(w);
@@ -1390,21 +1432,36 @@ Actors::people_wait(const World &w)
 		emit(next, REST);
 	}
 	OplOperation op = operation(w.now);
+	OplPromises  here = promises(w.place);
 	OplMoment    due = w.now.step == OPL_STEP_NONE ? OPL_NEVER : NOW + w.now.due * TICK;
 	OplDecision  d;
 
 	next = w;
-	if (opl_nudge(&op, &p, OPL_NEVER, due, clock(w.now), &d))
+	if (opl_nudge(&op, &here, OPL_NEVER, due, clock(w.now), &d))
 	{
 		say("somebody submits it again: look sooner");
 		follow(&next, d, NOBODY, false);
 		emit(next, REST);
 	}
-	if (opl_recheck(&op, &p, NOW, &d) == OPL_VERB_OK && w.now.step == OPL_STEP_NONE)
+	if (opl_recheck(&op, &here, NOW, &d) == OPL_VERB_OK && w.now.step == OPL_STEP_NONE)
 	{
 		say("person: asks for a lookup");
 		person(w, OPL_VERB_OK, d, NOBODY);
 	}
+}
+
+/* The provider's row names another account, or the first again. A time line that
+ * goes on after a backup does not: where it sent nobody could know. */
+void
+Actors::move(const World &w)
+{
+	World next = w;
+
+	if (w.backup == 1)
+		return;
+	next.place ^= 1;
+	say("person: the provider's row names account %c", 'a' + next.place);
+	emit(next, REST);
 }
 
 /* The workers of a lost time line: what they claimed may still leave. */
@@ -1431,6 +1488,7 @@ Actors::take_over(const World &w)
 	{
 		next.backup = 1;
 		next.copy = w.now;
+		next.copy_place = w.place;
 		say("a backup is taken");
 		emit(next, REST);
 	}
@@ -1440,13 +1498,15 @@ Actors::take_over(const World &w)
 		if (w.backup == 1)
 		{
 			next.now = w.copy;
+			next.place = w.copy_place;
 			next.backup = 2;
 			next.exempt = next.now.state == OPL_FAILED;
 		}
 		lose_workers(&next);
 
 		OplOperation op = operation(next.now);
-		OplDecision  d = opl_adopt(&op, &p, moment(next.now, next.now.created, false),
+		OplPromises  here = promises(next.place);
+		OplDecision  d = opl_adopt(&op, &here, moment(next.now, next.now.created, false),
 		                           s.failover != 0, clock(next.now));
 
 		say(s.failover ? "the standby takes over"
@@ -1483,6 +1543,8 @@ Actors::steps(const World &w, std::vector<Step> *to, std::vector<std::string> *w
 		webhooks(w);
 	if (s.people)
 		people(w);
+	if (s.moves)
+		move(w);
 	take_over(w);
 	if (s.steps)
 		set_clock(w);

@@ -50,6 +50,7 @@ class Actors
 		bool       flag;
 		OplKind    kind;
 		OplMoment  started_at;
+		int        place; /* that what was claimed with it was claimed for */
 	};
 
 	const Scenario    s;
@@ -71,6 +72,7 @@ class Actors
 	OplClock clock(const Ledger &l) const;
 	OplMoment moment(const Ledger &l, u8 age, bool old) const;
 	OplOperation operation(const Ledger &l) const;
+	OplPromises promises(int place) const;
 	bool store(Ledger *l, const OplDecision &d) const;
 	void follow(World *w, const OplDecision &d, int object, bool person);
 	OplFinding finding(const World &w, const Finding &f) const;
@@ -98,9 +100,9 @@ class Actors
 	void effect(const World &w, int request, Kept how);
 	void answer(World w, int request, OplVerdict verdict, int object, bool flag,
 	            bool changed);
-	bool locked(const World &w, int gen) const;
-	void keep_error(World *w, int gen, bool took_effect, int object) const;
-	int  create(World *w, int gen, Kept how);
+	bool locked(const World &w, const Request &r) const;
+	void keep_error(World *w, const Request &r, bool took_effect, int object) const;
+	int  create(World *w, const Request &r, Kept how);
 	void objects(const World &w);
 	void beforehand(const World &w);
 	void webhooks(const World &w);
@@ -112,6 +114,7 @@ class Actors
 	void people(const World &w);
 	void people_wait(const World &w);
 	void person(const World &w, OplVerb verb, const OplDecision &d, int object);
+	void move(const World &w);
 	void take_over(const World &w);
 	void lose_workers(World *w) const;
 };

@@ -70,6 +70,8 @@ const Part beside[] = {
 	{"standby", "failover=1 busy=0"},
 	{"come-back-late", "retry=8"},
 	{"three-tries", "attempts=3 people=0 busy=0 refuses=0"},
+	{"moved", "moves=1 people=0 busy=0"},
+	{"moved-people", "moves=1 attempts=1 busy=0 refuses=0 errors=0 dies=0"},
 };
 
 /* And for fewer still: the largest graphs. Only restores with two tries in both
@@ -121,6 +123,22 @@ const char *const special[] = {
 	"refuses=0 dies=0",
 	"special/clock-set-a-little steps=3 size=3 recipe=0 ttl=6 patience=9 attempts=3 "
 	"people=0 busy=0 refuses=0 declines=0 errors=0",
+	"special/another-place lemma=3",
+	"special/moved recipe=1 moves=1 people=0 crashes=0 refuses=0 declines=0 errors=0 "
+	"dies=0",
+	"special/moved-no-key recipe=1 moves=1 stores=0 marked=0 ttl=0 key=0 people=0 "
+	"refuses=0 dies=0 errors=0",
+	"special/moved-blind recipe=0 moves=1 flight=2 busy=0",
+	"special/moved-refused recipe=1 moves=1 people=0 busy=0 dies=0 errors=0 crashes=0",
+	"special/moved-reissued recipe=1 stores=0 marked=0 ttl=0 key=0 moves=1 attempts=1 "
+	"reissue=1 busy=0 refuses=0 dies=0 errors=0 crashes=0",
+	"special/moved-objects recipe=1 stores=0 marked=0 ttl=0 key=0 moves=1 pends=1 fails=1 "
+	"hooks=1 people=0 busy=0 refuses=0 declines=0 dies=0 errors=0 crashes=0",
+	"special/moved-restored recipe=1 moves=1 backup=1 attempts=1 busy=0 refuses=0 "
+	"errors=0 dies=0 declines=0 crashes=0 people=0",
+	"special/moved-restored-reissued recipe=1 stores=0 marked=0 ttl=0 key=0 patience=2 "
+	"moves=1 backup=1 attempts=1 busy=0 refuses=0 errors=0 dies=0 declines=0 reissue=1 "
+	"crashes=0",
 	"special/lagging recipe=1 lag=1 stores=0 marked=0 busy=0 refuses=0",
 	"special/archived recipe=1 stores=1 marked=0 pends=1 archives=1 busy=0 dies=0 "
 	"declines=0",

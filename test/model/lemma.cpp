@@ -106,6 +106,51 @@ no_send_before_its_time(Outcome *result)
 	});
 }
 
+/* Whatever is said there: what may have taken effect neither fails nor is sent. */
+void
+another_place_proves_nothing(Outcome *result)
+{
+	every_operation([result](OplOperation op, OplPromises p)
+	{
+		OplDecision d;
+
+		bool sent = op.state == OPL_SUBMITTED;
+
+		if (!op.tainted || (!sent && op.state != OPL_UNKNOWN &&
+		                    op.state != OPL_ACCEPTED && op.state != OPL_REVIEW))
+			return;
+		op.place = 1;
+		p.place = 2;
+		for (int v = 0; v < OPL_VERDICT_COUNT * 2; v++)
+		{
+			OplFinding f = {};
+
+			f.verdict = (OplVerdict) (v / 2);
+			f.kind = v % 2 ? OPL_KIND_DOOR : sent ? OPL_KIND_SEND : OPL_KIND_LOOKUP;
+			f.keyed = true;
+			f.started_at = NOW;
+			f.retry_at = OPL_NEVER;
+			f.same_generation = true;
+			d = opl_decide(&op, &p, &f, STEADY);
+			result->states++;
+			if (d.after.state == OPL_FAILED)
+				result->bad = "failed by what another place says";
+			if (d.after.sealed != op.sealed && d.after.sealed != OPL_SEAL_SEEN &&
+			    f.verdict != OPL_V_FOUND_FAILED)
+				result->bad = "sealed by what another place says";
+		}
+		if (opl_claim(&op, &p, OPL_STEP_SEND, STEADY, &d) == OPL_CLAIM_SEND)
+			result->bad = "sent again to another place";
+		if (op.state != OPL_UNKNOWN)
+			return;
+		/* A lost time line may have reissued it to the present place. */
+		op = opl_adopt(&op, &p, NOW, false, STEADY).after;
+		p.place = 1;
+		if (!opl_elsewhere(&op, &p))
+			result->bad = "its place came back after an adoption";
+	});
+}
+
 } // namespace
 
 Outcome
@@ -115,7 +160,9 @@ lemma(int which)
 
 	if (which == 1)
 		late_says_nothing(&result);
-	else
+	else if (which == 2)
 		no_send_before_its_time(&result);
+	else
+		another_place_proves_nothing(&result);
 	return result;
 }

@@ -65,6 +65,7 @@ extern "C" {
 	X(failover, 0, "a synchronous standby takes over")                         \
 	X(steps, 0, "the clock is set once; 1 forward, 2 back; restarted: 4, 8")   \
 	X(size, 1000, "by so many ticks")                                          \
+	X(moves, 0, "the provider's row names another account, and back")          \
 	/* promises broken on purpose */                                           \
 	X(late_effect, 0, "takes effect later than flight")                        \
 	X(forgets, 0, "forgets the key early")                                     \

@@ -77,7 +77,7 @@ class Graph
 
 Graph::Graph(const Scenario &scenario)
 	: s(scenario), actors(scenario), limit((u64) scenario.limit * 1000000),
-	  words(scenario.backup ? 5 : 4), worlds(limit * words + 1000),
+	  words(4 + (scenario.backup != 0) + (scenario.moves != 0)), worlds(limit * words + 1000),
 	  parent(limit + 1000), first_edge(limit + 1000), edges(limit * 40),
 	  table(1 << 16, NONE)
 {

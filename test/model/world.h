@@ -39,6 +39,7 @@ enum
 	SLOTS = 2,
 	REQUESTS = 4,
 	KEYS = 3,
+	PLACES = 2,
 	OBJECTS = 3,
 	NOBODY = 3, /* no owner, no object */
 	LONG = 31   /* an age or a delay that does not exist */
@@ -61,6 +62,7 @@ struct Ledger
 	u8 old;            /* moments from before the step: OLD_... */
 	u8 shown;      /* ghost: objects that evidence showed as failed */
 	u8 told; /* ghost: generations known to answer with a stored error */
+	u8 place; /* where it was sent; PLACES: nowhere, one more: anywhere */
 };
 
 /* A worker, seen from this operation. */
@@ -84,6 +86,7 @@ struct Slot
 	u8 gen;
 	u8 verdict, object, flag; /* flag: keyed, or Retry-After */
 	u8 old;     /* a lookup: begun before the clock was set */
+	u8 place;                 /* as it was at the claim */
 };
 
 enum RequestPhase
@@ -95,7 +98,7 @@ enum RequestPhase
 
 struct Request
 {
-	u8 phase, age, gen, owner;
+	u8 phase, age, gen, owner, place;
 };
 
 enum KeyStatus
@@ -125,6 +128,7 @@ struct Object
 	u8 was_pending, was_done, failed;
 	u8 archived, seen;
 	u8 made, changed; /* ages, as far as a lookup can lag */
+	u8 place;
 };
 
 struct World
@@ -132,14 +136,17 @@ struct World
 	Ledger  now;
 	Slot    slot[SLOTS];
 	Request request[REQUESTS];
-	Key     key[KEYS];
+	Key     key[PLACES][KEYS]; /* accounts know nothing of each other */
 	Object  object[OBJECTS];
 	u8      paused;
 	u8      sent;   /* ghost: a request left, in any time line */
 	u8      exempt; /* ghost: adopted as failed, reported as of then */
 	u8      backup; /* none, taken, used */
 	u8      broken; /* a promise was broken, once */
+	u8      moves;  /* there is a second place; nothing else is stored of it */
+	u8      place;  /* that the provider's row names now */
 	Ledger  copy;
+	u8      copy_place;
 };
 
 static inline bool
@@ -150,7 +157,7 @@ living(const Object &o)
 
 enum
 {
-	MAX_WORDS = 5
+	MAX_WORDS = 6
 };
 
 struct Packed
@@ -175,6 +182,35 @@ ledger_fields(W &l, F &f)
 
 template <class W, class F>
 static inline __attribute__((always_inline)) void
+key_fields(W &keys, F &f)
+{
+#pragma GCC unroll 4
+	for (auto &k : keys)
+		f(k.status, 3), f(k.object, 2), f(k.age, 5), f(k.kept, 2);
+}
+
+/* What tells the places apart. */
+template <class W, class F>
+static inline __attribute__((always_inline)) void
+place_fields(W &w, F &f)
+{
+	f(w.place, 1), f(w.now.place, 2);
+#pragma GCC unroll 4
+	for (auto &s : w.slot)
+		f(s.place, 1);
+#pragma GCC unroll 4
+	for (auto &r : w.request)
+		f(r.place, 1);
+#pragma GCC unroll 4
+	for (auto &o : w.object)
+		f(o.place, 1);
+	key_fields(w.key[1], f);
+	if (w.backup == 1)
+		f(w.copy_place, 1), f(w.copy.place, 2);
+}
+
+template <class W, class F>
+static inline __attribute__((always_inline)) void
 world_fields(W &w, F &f)
 {
 	ledger_fields(w.now, f);
@@ -188,9 +224,7 @@ world_fields(W &w, F &f)
 #pragma GCC unroll 4
 	for (auto &r : w.request)
 		f(r.phase, 2), f(r.age, 4), f(r.gen, 2), f(r.owner, 2);
-#pragma GCC unroll 4
-	for (auto &k : w.key)
-		f(k.status, 3), f(k.object, 2), f(k.age, 5), f(k.kept, 2);
+	key_fields(w.key[0], f);
 #pragma GCC unroll 4
 	for (auto &o : w.object)
 	{
@@ -199,9 +233,11 @@ world_fields(W &w, F &f)
 		f(o.changed, 3);
 	}
 	f(w.paused, 1), f(w.sent, 1), f(w.exempt, 1), f(w.backup, 2);
-	f(w.broken, 1);
+	f(w.broken, 1), f(w.moves, 1);
 	if (w.backup == 1)
 		ledger_fields(w.copy, f);
+	if (w.moves)
+		place_fields(w, f);
 }
 
 extern Packed pack(const World &w);
