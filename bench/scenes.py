@@ -201,8 +201,8 @@ INSERT INTO op_operation (op_id, action, provider, state, attempts, tries, tryin
                           external_id, args_hash, submitted_by, created_at, settled_at)
 SELECT 'old-' || n, 'mill.order', 'mill', 'confirmed', 1, 1, t, t, t, 'ob_' || n, sha256(n::text::bytea), 'postgres', t, t
   FROM generate_series({first}, {last}) AS n, (VALUES (clock_timestamp() - interval '30 d')) AS v (t);
-INSERT INTO op_request (op_id, generation, args, key, method, url, headers, body)
-SELECT 'old-' || n, 1, bench_args(), 'old-' || n, 'POST', '{url}', '{{}}', convert_to('{body}', 'UTF8')
+INSERT INTO op_request (op_id, generation, args, key, method, url, headers, body, base_url)
+SELECT 'old-' || n, 1, bench_args(), 'old-' || n, 'POST', '{url}', '{{}}', convert_to('{body}', 'UTF8'), '{url}'
   FROM generate_series({first}, {last}, 20) AS n;
 INSERT INTO op_attempt (op_id, n, kind, generation, started_at, finished_at, verdict)
 SELECT 'old-' || n, 1, 'send', 1, t, t, 'confirmed'

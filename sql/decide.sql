@@ -242,12 +242,29 @@ FROM promise p, (VALUES
 	unnest('{confirmed,accepted,found_failed}'::text[]) WITH ORDINALITY v (verdict, vn)
 WHERE p.n = 3 ORDER BY cn, vn \crosstabview what verdict decision vn
 
+-- Sent to place a, and place b is what we see now: it proves nothing but what shows our object.
+CREATE FUNCTION pg_temp.elsewhere(verdicts text[], seal text, quiet jsonb) RETURNS TABLE (state text, kind text, verdict text, decision text, n int, vn bigint) LANGUAGE sql AS $$
+	SELECT o.state, p.kind, v.verdict, pg_temp.decide(o.o || quiet || jsonb_build_object('place', 'a', 'sealed', seal), p.p || '{"place": "b"}',
+		jsonb_build_object('verdict', v.verdict, 'keyed', true, 'kind', CASE WHEN o.n <= 2 THEN 'send' ELSE 'lookup' END)), p.n, v.vn
+	FROM operation o, promise p, unnest(verdicts) WITH ORDINALITY v (verdict, vn)
+	WHERE CASE WHEN o.n <= 2 THEN v.verdict NOT IN ('found', 'found_pending', 'absent', 'inconclusive', 'contradiction')
+		ELSE v.verdict IN ('found', 'found_pending', 'found_failed', 'absent', 'inconclusive', 'contradiction') END
+	ORDER BY v.vn, o.n, p.n
+$$;
+SELECT e.verdict || ': ' || e.state AS "elsewhere", kind, decision, n FROM pg_temp.elsewhere('{absent,inconclusive,found,found_pending,found_failed,contradiction}', NULL, :'quiet') e \crosstabview elsewhere kind decision n
+SELECT e.verdict || ': ' || e.state AS "elsewhere, refused before", kind, decision, n FROM pg_temp.elsewhere('{absent,found_failed}', 'refused', :'quiet') e \crosstabview 1 kind decision n
+SELECT e.verdict || ': ' || e.state AS "elsewhere", kind, decision, n
+  FROM pg_temp.elsewhere('{not_sent,not_processed,rejected,blocked,in_progress,already_done,mismatch,stored_error,unknown}', NULL, '{}') e \crosstabview elsewhere kind decision n
+-- Past give_up, and a place that is known to nobody.
+SELECT place, verdict, pg_temp.decide(o.o || jsonb_build_object('place', place, 'first_sent_at', pg_temp.at(-259200), 'last_sent_at', pg_temp.at(-259200)), p.p || '{"place": "b"}', jsonb_build_object('verdict', verdict)) AS decision
+FROM operation o, promise p, unnest('{absent,inconclusive}'::text[]) verdict, unnest('{null,a,b}'::text[]) place WHERE o.n = 3 AND p.n = 1 ORDER BY place, verdict;
+
 -- 15. Every verdict in every state that awaits it: no arrow is missing.
 SELECT count(*) AS cases, count(*) FILTER (WHERE d.state <> a.state AND NOT EXISTS (
 	SELECT FROM op_transitions() t WHERE t.from_state = a.state AND t.to_state = d.state)) AS without_arrow
-FROM anystate a, promise p, unnest('{send,lookup,door,late}'::text[]) way, unnest('{null,refused,evidence,seen}'::text[]) seal,
+FROM anystate a, promise p, unnest('{send,lookup,door,late}'::text[]) way, unnest('{null,refused,evidence,seen}'::text[]) seal, unnest('{a,b}'::text[]) place,
 	unnest('{not_sent,not_processed,confirmed,accepted,rejected,blocked,in_progress,already_done,mismatch,stored_error,unknown,found,found_pending,found_failed,absent,contradiction,inconclusive}'::text[]) verdict,
-	LATERAL _op_decide(:'sent'::jsonb || jsonb_build_object('state', a.state, 'tainted', a.n BETWEEN 4 AND 6, 'sealed', seal), p.p, jsonb_build_object('verdict', verdict, 'kind', way), pg_temp.now()) d
+	LATERAL _op_decide(:'sent'::jsonb || jsonb_build_object('state', a.state, 'tainted', a.n BETWEEN 4 AND 6, 'sealed', seal, 'place', place), p.p || '{"place": "b"}', jsonb_build_object('verdict', verdict, 'kind', way), pg_temp.now()) d
 WHERE CASE way WHEN 'send' THEN a.state = 'submitted' AND verdict NOT IN ('found', 'found_pending', 'absent', 'inconclusive', 'contradiction')
 	WHEN 'lookup' THEN a.state IN ('pending', 'unknown', 'accepted', 'review') AND verdict IN ('found', 'found_pending', 'found_failed', 'absent', 'contradiction', 'inconclusive')
 	ELSE verdict IN ('found', 'found_pending', 'found_failed', 'unknown') END;

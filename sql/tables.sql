@@ -7,7 +7,7 @@ SELECT _op_fields_write();
 SELECT op_id, j.key, j.value FROM op_operation AS o, jsonb_each_text(to_jsonb(o) - 'op_id' - 'created_at' - 'args_hash') AS j
  WHERE o.op_id = 'fields-1' ORDER BY j.key;
 SELECT encode(args_hash, 'hex') AS args_hash, created_at > now() - interval '1 h' AS created FROM op_operation WHERE op_id = 'fields-1';
-SELECT op_id, tainted, contradiction, adopted, generation, external_id, failed_ids, first_sent_at, last_sent_at, lease_until, settled_at
+SELECT op_id, tainted, contradiction, adopted, generation, external_id, failed_ids, first_sent_at, last_sent_at, lease_until, settled_at, place
   FROM op_operation WHERE op_id ~ '^fields-[234]' ORDER BY op_id;
 SELECT j.key, j.value FROM op_request AS r, jsonb_each_text(to_jsonb(r) || jsonb_build_object('body', convert_from(body, 'UTF8'))) AS j
  WHERE r.op_id = 'fields-3' ORDER BY r.generation, j.key;
@@ -23,17 +23,18 @@ ROLLBACK;
 CREATE FUNCTION pg_temp.write() RETURNS void LANGUAGE sql AS $$
 INSERT INTO op_operation (op_id, action, provider, state, tainted, sealed, contradiction, adopted, generation, attempts, tries, trying_since,
                           first_sent_at, last_sent_at, lease_until, external_id, failed_ids, reason, args_hash, run_id, lane, undoes,
-                          submitted_by, created_at, settled_at)
+                          submitted_by, created_at, settled_at, place)
 VALUES ('fields-5', 'action', 'provider', 'unknown', true, 'evidence', false, false, 2, 51, 52, '2001-02-01',
         '2001-02-02', '2001-02-03', '2001-02-04', 'external_id', '{failed_ids 1,failed_ids 2}', 'reason', 'args_hash', 'run_id', 'lane', 'undoes',
-        'submitted_by', '2001-02-05', '2001-02-06'),
+        'submitted_by', '2001-02-05', '2001-02-06', 58),
        ('fields-6', 'action', 'provider', 'failed', false, NULL, true, false, 2, 51, 52, NULL,
-        NULL, NULL, NULL, NULL, NULL, NULL, 'args_hash', NULL, NULL, NULL, 'submitted_by', '2001-02-05', NULL),
+        NULL, NULL, NULL, NULL, NULL, NULL, 'args_hash', NULL, NULL, NULL, 'submitted_by', '2001-02-05', NULL, NULL),
        ('fields-7', 'action', 'provider', 'pending', false, NULL, false, true, 2, 51, 52, NULL,
-        NULL, NULL, NULL, NULL, NULL, NULL, 'args_hash', NULL, NULL, NULL, 'submitted_by', '2001-02-05', NULL);
-INSERT INTO op_request (op_id, generation, args, key, method, url, headers, body, step, tool_call_id, dedupe_key, traceparent, not_before, not_after, cost)
+        NULL, NULL, NULL, NULL, NULL, NULL, 'args_hash', NULL, NULL, NULL, 'submitted_by', '2001-02-05', NULL, NULL);
+INSERT INTO op_request (op_id, generation, args, key, method, url, headers, body, step, tool_call_id, dedupe_key, traceparent, not_before, not_after, cost,
+                        base_url, namespace)
 SELECT o.op_id, 2, '"args"', 'key', 'method', 'url', '{headers 1,headers 2}', 'body', 'step', 'tool_call_id', 'dedupe_key', 'traceparent',
-       '2001-02-07', '2001-02-08', 54 FROM op_operation AS o WHERE o.op_id ~ '^fields-[567]';
+       '2001-02-07', '2001-02-08', 54, 'base_url', 'namespace' FROM op_operation AS o WHERE o.op_id ~ '^fields-[567]';
 INSERT INTO op_due (op_id, provider, step, due_at, epoch)
 SELECT o.op_id, 'provider of it', 'lookup', '2001-02-09', 55 FROM op_operation AS o WHERE o.op_id ~ '^fields-[567]';
 INSERT INTO op_attempt (op_id, n, kind, generation, started_at, finished_at, verdict, reason, external_id, request_id)

@@ -279,9 +279,8 @@ put_request(Ticket *t, const Claim *c)
 
 	put(t, COL_ATTEMPT, Int32GetDatum(o->op.attempts));
 	put_text_or_null(t, COL_KEY, r->key);
-	put_text_or_null(
-		t, COL_MARKER,
-		canon_marker(c->action->spec->name_space, o->op_id, o->op.generation));
+	put_text_or_null(t, COL_MARKER,
+					 canon_marker(r->name_space, o->op_id, o->op.generation));
 	put(t, COL_ARGS, JsonbPGetDatum(r->args));
 	put_text_or_null(t, COL_METHOD, r->method);
 	put_text_or_null(t, COL_URL, r->url);

@@ -281,6 +281,15 @@ static const char *const seal_words[OPL_SEAL_COUNT] = {
 	[OPL_SEAL_SEEN] = "seen: not sent any more, the provider showed us the object",
 };
 
+static const char place_changed[] =
+	"it was sent to another account, or the provider was asked in another way, than its "
+	"row says now: it is looked up, but only an object of ours is proof; it is not sent "
+	"again, and does not fail, until secret and account (or lookup, object, proxy, tls) "
+	"are as they were";
+static const char place_lost[] =
+	"when it was adopted, it had been sent to another account than the row said: only an "
+	"object of ours is proof; a person must find out the rest";
+
 /* ----------------------------------------------------------------- op_explain */
 
 static void
@@ -328,6 +337,9 @@ say_facts(ReturnSetInfo *out, const Facts *f)
 			"from then on nothing that was sent can still arise");
 	if (op->sealed != OPL_SEAL_NONE)
 		say(out, "seal", OPL_NEVER, seal_words[op->sealed]);
+	if (opl_elsewhere(op, &f->promises))
+		say(out, "place", OPL_NEVER,
+			op->place == OPL_ANYWHERE ? place_lost : place_changed);
 	if (op->adopted)
 		say(out, "adopted", OPL_NEVER, "another copy may have sent it: no key guards it");
 	if (f->promises.recipe && op->last_sent_at != OPL_NEVER && op->state != OPL_REVIEW)
@@ -381,6 +393,8 @@ static const struct
 	 "The provider shows nothing of ours, and it cannot be sent again safely. "},
 	{"gave_up", "The provider did not tell in all that time. "},
 	{"no_lookup", "Nothing can be looked up by machine. "},
+	{"elsewhere", "It was sent to another account, or asked after in another way, than "
+				  "the provider's row says now. "},
 	{"poisoned", "The worker fails on this operation; see op_event for the error. "},
 	{"adopted", "Another copy of this ledger may have sent it. "},
 	{"idempotency_error", "The provider knows the key with another request. "},
@@ -402,8 +416,8 @@ stumble_words(const Facts *f)
 static char *
 marker_of(const Facts *f)
 {
-	return canon_marker(f->action->spec->name_space, f->operation->op_id,
-						f->operation->op.generation);
+	return canon_marker(f->request ? f->request->name_space : f->action->spec->name_space,
+						f->operation->op_id, f->operation->op.generation);
 }
 
 static const char *
@@ -449,9 +463,10 @@ suggestion(const Facts *f)
 static char *
 console_of(const Facts *f)
 {
-	return profile_console(
-		f->action->spec, f->operation->op_id, f->operation->op.generation,
-		f->request ? f->request->args : NULL, f->operation->external_id);
+	LedgerRequest purged = {.name_space = f->action->spec->name_space};
+	Subject subject = finding_subject(f->operation, f->request ? f->request : &purged);
+
+	return profile_console(f->action->spec, &subject);
 }
 
 /* One whose action is gone must not hide the others. */

@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "base/compat.h"
+#include "common/hashfn.h"
 #include "base/errors.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -97,6 +98,16 @@ typedef struct Asked
 
 #define CLOCK(member) offsetof(Asked, clock.member)
 
+/* A word for a place; alike words are the same one. */
+static void
+read_place(const Place *place, const JsonbValue *value)
+{
+	char *word = field_text(place, value);
+
+	*(OplPlace *) field_target(place) =
+		1 + (hash_bytes((const unsigned char *) word, strlen(word)) & PG_INT32_MAX);
+}
+
 /* clang-format off */
 static const Field operation_fields[] = {
 	{"state",           read_choice,   FIELD_REQUIRED, OPERATION(state),         0, 0, states},
@@ -115,6 +126,7 @@ static const Field operation_fields[] = {
 	{"steady_since",    read_moment,   0,              CLOCK(steady_since),      0, 0, NULL},
 	{"set_back_from",   read_moment,   0,              CLOCK(set_back_from),     0, 0, NULL},
 	{"set_back_by",     read_duration, 0,              CLOCK(set_back_by),       0, 0, NULL},
+	{"place",           read_place,    0,              OPERATION(place),         0, 0, NULL},
 	{NULL, NULL, 0, 0, 0, 0, NULL}};
 
 const Field judge_promises[] = {
@@ -133,6 +145,7 @@ const Field judge_promises[] = {
 	{"base",            read_number,   0,              PROMISE(base),            0, 0, NULL},
 	{"max",             read_duration, 0,              PROMISE(max),             0, 0, NULL},
 	{"jitter",          read_number,   0,              PROMISE(jitter),          0, 1, NULL},
+	{"place",           read_place,    0,              PROMISE(place),           0, 0, NULL},
 	{NULL, NULL, 0, 0, 0, 0, NULL}};
 
 static const Field finding_fields[] = {
@@ -347,6 +360,7 @@ _op_classify(PG_FUNCTION_ARGS)
 	read_evidence(PG_GETARG_JSONB_P(1), &w);
 	ours.op_id = w.op_id;
 	ours.generation = w.generation;
+	ours.name_space = spec->name_space;
 	j = w.kind == OPL_KIND_LOOKUP ? classify_lookup(spec, &ours, &w.evidence)
 								  : classify_send(spec, &ours, &w.evidence);
 	values[0] = CStringGetTextDatum(opl_verdict_name(j.verdict));

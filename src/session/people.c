@@ -398,7 +398,8 @@ check_reissue(const Matter *m)
 					 "wanted.")));
 }
 
-/* The same arguments under the next key and marker. */
+/* The same arguments under the next key and marker, to where the provider is now. Its
+ * namespace stays, so that objects of all generations are known for ours. */
 static LedgerRequest
 render_again(const Matter *m, int generation)
 {
@@ -406,8 +407,9 @@ render_again(const Matter *m, int generation)
 	Frozen        frozen;
 
 	profile_check_args(m->action->spec, m->action->name, next.args);
-	profile_freeze(m->action->spec, m->operation->op_id, generation, next.args,
-				   next.traceparent, &frozen);
+	profile_freeze(m->action->spec, next.name_space, m->operation->op_id, generation,
+				   next.args, next.traceparent, &frozen);
+	next.base_url = m->action->spec->base_url;
 	next.generation = generation;
 	next.key = frozen.key;
 	next.method = frozen.method;

@@ -49,6 +49,7 @@ typedef struct Report
 	int              attempt;
 	OplKind          kind; /* SEND or LATE */
 	int              generation;
+	LedgerRequest   *request; /* NULL: purged */
 	TimestampTz      claimed_at;
 	OplClock         clock;
 	Evidence         evidence;
@@ -224,7 +225,8 @@ find_claim(Report *r)
 static void
 judge(Report *r)
 {
-	Ours ours = {r->operation->op_id, r->generation};
+	Ours ours = {r->operation->op_id, r->generation,
+				 r->request ? r->request->name_space : r->action->spec->name_space};
 
 	r->judgement = classify_send(r->action->spec, &ours, &r->evidence);
 }
@@ -237,6 +239,9 @@ decide(Report *r)
 
 	if (r->generation != r->operation->op.generation)
 		finding.same_generation = false;
+	/* It went where the ticket said, whatever the provider's row says now. */
+	if (r->kind == OPL_KIND_SEND)
+		promises.place = r->operation->op.place;
 	return opl_decide(&r->operation->op, &promises, &finding, r->clock);
 }
 
@@ -277,15 +282,15 @@ pause_provider(const Report *r)
 static void
 settle(FunctionCallInfo fcinfo, Report *r)
 {
-	LedgerRequest *request;
-	OplDecision    decision;
+	OplDecision decision;
 
 	find_claim(r);
 	read_evidence(fcinfo, r);
+	r->request =
+		request_read(&r->ledger, r->operation->op_id, r->operation->op.generation);
+	if (r->request != NULL)
+		r->operation->op.not_after = r->request->not_after;
 	judge(r);
-	request = request_read(&r->ledger, r->operation->op_id, r->operation->op.generation);
-	if (request != NULL)
-		r->operation->op.not_after = request->not_after;
 	decision = decide(r);
 	record(r);
 	if (decision.pause)

@@ -165,8 +165,10 @@ freeze(LedgerBirth *birth, const void *how)
 		birth->no_not_before ? clock_now() : DatumGetTimestampTz(birth->not_before);
 	Frozen frozen = {0};
 
-	profile_freeze(action->spec, birth->op_id, 1, birth->args, birth->traceparent,
-				   &frozen);
+	birth->base_url = action->spec->base_url;
+	birth->name_space = action->spec->name_space;
+	profile_freeze(action->spec, birth->name_space, birth->op_id, 1, birth->args,
+				   birth->traceparent, &frozen);
 	birth->key = frozen.key;
 	birth->method = frozen.method;
 	birth->url = frozen.url;

@@ -150,23 +150,14 @@ read_event(Delivery *d)
 
 /* ------------------------------------------------------------ whose object */
 
-/* The op id in a marker: without namespace and generation. */
-static char *
-op_id_of(const char *marker, const char *name_space)
+/* Is it that one's marker, in whatever generation? */
+static bool
+is_marked(const LedgerOperation *operation, const LedgerRequest *request,
+		  const Action *action, const char *marker)
 {
-	size_t len = name_space ? strlen(name_space) : 0;
-	char  *op_id;
-	char  *end;
+	const char *name_space = request ? request->name_space : action->spec->name_space;
 
-	if (strncmp(marker, name_space ? name_space : "", len) != 0)
-		return NULL;
-	op_id = pstrdup(marker + len);
-	end = op_id + strlen(op_id);
-	while (end > op_id && end[-1] >= '0' && end[-1] <= '9')
-		end--;
-	if (end > op_id && end[-1] == '~' && *end != '\0')
-		end[-1] = '\0';
-	return canon_op_id_fault(op_id) == NULL ? op_id : NULL;
+	return canon_marker_generation(marker, name_space, operation->op_id) > 0;
 }
 
 static bool
@@ -176,14 +167,51 @@ is_of(const LedgerOperation *operation, const Action *action)
 }
 
 static LedgerOperation *
+if_marked(const Delivery *d, const char *op_id, const Action *action, const char *marker)
+{
+	LedgerOperation *operation =
+		canon_op_id_fault(op_id) == NULL ? operation_read(&d->ledger, op_id) : NULL;
+
+	if (!is_of(operation, action) ||
+		!is_marked(operation, request_read(&d->ledger, op_id, operation->op.generation),
+				   action, marker))
+		return NULL;
+	return operation;
+}
+
+/* Without the generation. */
+static char *
+stem_of(const char *marker)
+{
+	char *stem = pstrdup(marker);
+	char *end = stem + strlen(stem);
+
+	while (end > stem && end[-1] >= '0' && end[-1] <= '9')
+		end--;
+	if (end > stem && end[-1] == '~' && *end != '\0')
+		end[-1] = '\0';
+	return stem;
+}
+
+/* What stands before the op id in a marker is the namespace that it was sent with:
+ * the present one, or one that the provider's row named once. */
+static LedgerOperation *
 by_marker(const Delivery *d, const Action *action)
 {
 	JsonPath        *path = action->spec->object.marker;
 	char            *marker = path ? path_text(path, d->object) : NULL;
-	char            *op_id = marker ? op_id_of(marker, d->spec->name_space) : NULL;
-	LedgerOperation *operation = op_id ? operation_read(&d->ledger, op_id) : NULL;
+	const char      *now = d->spec->name_space ? d->spec->name_space : "";
+	LedgerOperation *operation = NULL;
+	char            *stem;
 
-	return is_of(operation, action) ? operation : NULL;
+	if (marker == NULL)
+		return NULL;
+	stem = stem_of(marker);
+	if (strncmp(stem, now, strlen(now)) == 0)
+		operation = if_marked(d, stem + strlen(now), action, marker);
+	for (char *p = stem; operation == NULL && *p != '\0'; p += pg_mblen(p))
+		operation = if_marked(d, p, action, marker);
+	return operation;
 }
 
 static LedgerOperation *
@@ -316,14 +344,15 @@ record(const Delivery *d, const LedgerOperation *operation, const Judgement *jud
 static void
 take_in(const Delivery *d, LedgerOperation *operation, const Action *action)
 {
-	Ours      ours = {operation->op_id, operation->op.generation};
-	Judgement judgement =
-		classify_object(action->spec, &ours, d->object, operation->external_id);
-	OplClock       clock = finding_clock(NULL);
-	OplPromises    promises = finding_promises(action->spec, operation, &judgement);
-	OplFinding     finding = finding_of(operation, &judgement, OPL_KIND_DOOR, clock.now);
 	LedgerRequest *request =
 		request_read(&d->ledger, operation->op_id, operation->op.generation);
+	Ours      ours = {operation->op_id, operation->op.generation,
+                 request ? request->name_space : action->spec->name_space};
+	Judgement judgement =
+		classify_object(action->spec, &ours, d->object, operation->external_id);
+	OplClock    clock = finding_clock(NULL);
+	OplPromises promises = finding_promises(action->spec, operation, &judgement);
+	OplFinding  finding = finding_of(operation, &judgement, OPL_KIND_DOOR, clock.now);
 	char       *id = event_id(d);
 	OplDecision decision;
 

@@ -223,14 +223,6 @@ typedef struct Sight
 	const char *fault;      /* why it cannot be read or is not ours */
 } Sight;
 
-static int
-generation_of(const Spec *spec, const Ours *ours, const char *marker)
-{
-	if (ours->op_id == NULL)
-		return ours->generation;
-	return canon_marker_generation(marker, spec->name_space, ours->op_id);
-}
-
 /* Whose it is, by the marker that we wrote on it. */
 static void
 see_marker(const Spec *spec, const Ours *ours, Jsonb *object, Sight *sight)
@@ -241,7 +233,9 @@ see_marker(const Spec *spec, const Ours *ours, Jsonb *object, Sight *sight)
 	if (spec->object.marker == NULL || ours->op_id == NULL)
 		return;
 	marker = path_text(spec->object.marker, object);
-	sight->generation = marker == NULL ? 0 : generation_of(spec, ours, marker);
+	sight->generation =
+		marker == NULL ? 0
+					   : canon_marker_generation(marker, ours->name_space, ours->op_id);
 	if (sight->generation == 0)
 		sight->fault = marker == NULL ? NO_MARKER : "foreign_marker";
 }

@@ -14,6 +14,7 @@ typedef struct Ours
 {
 	const char *op_id;
 	int         generation;
+	const char *name_space; /* that its markers were made with; NULL: none */
 } Ours;
 
 typedef struct Judgement

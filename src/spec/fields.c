@@ -233,7 +233,7 @@ read_object_at(const Reading *reading, const char *parent, const char *path,
 			unknown_field(reading, parent, name, place.path);
 		if (!allowed(reading, place.field))
 			field_fault(&place, "is for the provider as a whole", NULL,
-						"Set it in the provider's spec.");
+						"Set it in the provider's spec, or in its row.");
 		if (value.type != jbvNull)
 			place.field->read(&place, &value);
 	}

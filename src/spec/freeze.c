@@ -307,26 +307,39 @@ add_headers(const Spec *spec, const Scope *scope, const char *traceparent, BodyK
 /* ------------------------------------------------------------- requests */
 
 static Scope
-make_scope(const Spec *spec, const char *op_id, int generation, Jsonb *args)
+make_scope(const Spec *spec, const char *name_space, const char *op_id, int generation,
+		   Jsonb *args)
 {
 	Scope scope = {.args = args, .op_id = op_id};
 
-	scope.marker = canon_marker(spec->name_space, op_id, generation);
+	scope.marker = canon_marker(name_space, op_id, generation);
 	if (spec->key_place != KEY_IN_NONE)
-		scope.key = canon_key(spec->key_format, spec->key_max, spec->name_space, op_id,
-							  generation);
+		scope.key =
+			canon_key(spec->key_format, spec->key_max, name_space, op_id, generation);
+	return scope;
+}
+
+static Scope
+scope_of(const Subject *subject)
+{
+	Scope scope = {.args = subject->args,
+				   .op_id = subject->op_id,
+				   .key = subject->key,
+				   .external_id = subject->external_id};
+
+	scope.marker = canon_marker(subject->name_space, subject->op_id, subject->generation);
 	return scope;
 }
 
 static char *
-render_url(const Spec *spec, const char *path, const JsonbValue *query,
+render_url(const char *base_url, const char *path, const JsonbValue *query,
 		   const Scope *scope)
 {
 	StringInfoData url;
 	StringInfoData parameters;
 
 	initStringInfo(&url);
-	appendStringInfoString(&url, spec->base_url);
+	appendStringInfoString(&url, base_url);
 	appendStringInfoString(&url, template_text(path, scope, ESCAPE_PATH));
 	if (query == NULL)
 		return url.data;
@@ -354,15 +367,15 @@ render_body(const Spec *spec, const Scope *scope, Frozen *frozen)
 }
 
 void
-profile_freeze(const Spec *spec, const char *op_id, int generation, Jsonb *args,
-			   const char *traceparent, Frozen *frozen)
+profile_freeze(const Spec *spec, const char *name_space, const char *op_id,
+			   int generation, Jsonb *args, const char *traceparent, Frozen *frozen)
 {
-	Scope scope = make_scope(spec, op_id, generation, args);
+	Scope scope = make_scope(spec, name_space, op_id, generation, args);
 
 	memset(frozen, 0, sizeof(*frozen));
 	frozen->key = scope.key ? pstrdup(scope.key) : NULL;
 	frozen->method = pstrdup(spec->method);
-	frozen->url = render_url(spec, spec->path, spec->query, &scope);
+	frozen->url = render_url(spec->base_url, spec->path, spec->query, &scope);
 	add_headers(spec, &scope, traceparent, spec->body_kind, frozen);
 	if (spec->key_place == KEY_IN_HEADER)
 		add_header(frozen, spec->key_name, scope.key);
@@ -370,33 +383,27 @@ profile_freeze(const Spec *spec, const char *op_id, int generation, Jsonb *args,
 }
 
 static void
-freeze_get(const Spec *spec, const char *path, const JsonbValue *query, Scope *scope,
-		   Frozen *frozen)
+freeze_get(const Spec *spec, const Subject *subject, const char *path,
+		   const JsonbValue *query, Frozen *frozen)
 {
+	Scope scope = scope_of(subject);
+
 	memset(frozen, 0, sizeof(*frozen));
 	frozen->method = pstrdup("GET");
-	frozen->url = render_url(spec, path, query, scope);
-	add_headers(spec, scope, NULL, BODY_NONE, frozen);
+	frozen->url = render_url(subject->base_url, path, query, &scope);
+	add_headers(spec, &scope, NULL, BODY_NONE, frozen);
 }
 
 void
-profile_lookup(const Spec *spec, const char *op_id, int generation, Jsonb *args,
-			   const char *external_id, Frozen *frozen)
+profile_lookup(const Spec *spec, const Subject *subject, Frozen *frozen)
 {
-	Scope scope = make_scope(spec, op_id, generation, args);
-
-	scope.external_id = external_id;
-	freeze_get(spec, spec->lookup_path, spec->lookup_query, &scope, frozen);
+	freeze_get(spec, subject, spec->lookup_path, spec->lookup_query, frozen);
 }
 
 void
-profile_poll(const Spec *spec, const char *op_id, int generation, Jsonb *args,
-			 const char *external_id, Frozen *frozen)
+profile_poll(const Spec *spec, const Subject *subject, Frozen *frozen)
 {
-	Scope scope = make_scope(spec, op_id, generation, args);
-
-	scope.external_id = external_id;
-	freeze_get(spec, spec->poll_path, spec->poll_query, &scope, frozen);
+	freeze_get(spec, subject, spec->poll_path, spec->poll_query, frozen);
 }
 
 static void
@@ -500,16 +507,14 @@ has_value(const char *name, const Scope *scope)
 }
 
 char *
-profile_console(const Spec *spec, const char *op_id, int generation, Jsonb *args,
-				const char *external_id)
+profile_console(const Spec *spec, const Subject *subject)
 {
-	Scope scope = make_scope(spec, op_id, generation, args);
+	Scope scope = scope_of(subject);
 	JsonbValue template = {.type = jbvString};
 	ListCell *cell;
 
 	if (spec->console == NULL)
 		return NULL;
-	scope.external_id = external_id;
 	template.val.string.val = spec->console;
 	template.val.string.len = strlen(spec->console);
 	foreach (cell, template_names(&template))

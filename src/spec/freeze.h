@@ -23,24 +23,35 @@ typedef struct Frozen
 	size_t body_len;
 } Frozen;
 
-extern void profile_freeze(const Spec *spec, const char *op_id, int generation,
-						   Jsonb *args, const char *traceparent, Frozen *frozen);
+extern void profile_freeze(const Spec *spec, const char *name_space, const char *op_id,
+						   int generation, Jsonb *args, const char *traceparent,
+						   Frozen *frozen);
+
+/* What lookups are about: an operation as it was frozen, whatever the spec says now
+ * of address, namespace and key. */
+typedef struct Subject
+{
+	const char *base_url;
+	const char *name_space;
+	const char *key;
+	const char *op_id;
+	int         generation;
+	Jsonb      *args;
+	const char *external_id; /* NULL: not known */
+} Subject;
 
 /* The lookup's request, rendered when it is asked. */
-extern void profile_lookup(const Spec *spec, const char *op_id, int generation,
-						   Jsonb *args, const char *external_id, Frozen *frozen);
+extern void profile_lookup(const Spec *spec, const Subject *subject, Frozen *frozen);
 
 /* sha256, in hex, of all that is sent but the secret. */
 extern char *profile_digest(const Frozen *frozen);
 
 /* The provider's page about an operation, for a person; NULL: the spec names
  * none, or what it names is not known yet. */
-extern char *profile_console(const Spec *spec, const char *op_id, int generation,
-							 Jsonb *args, const char *external_id);
+extern char *profile_console(const Spec *spec, const Subject *subject);
 
 /* The object with this external id, asked for while it is not final. */
-extern void profile_poll(const Spec *spec, const char *op_id, int generation, Jsonb *args,
-						 const char *external_id, Frozen *frozen);
+extern void profile_poll(const Spec *spec, const Subject *subject, Frozen *frozen);
 
 /* The URL of page `number`, made from the first one's and the page before, which
  * had `seen` items up to its end. NULL: that page does not say what comes next. */

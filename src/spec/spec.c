@@ -392,6 +392,7 @@ static const Field spec_fields[] = {
 
 	{"base_url",            read_base_url,   PROVIDER | REQUIRED, SPEC(base_url), 0, 0, NULL},
 	{"secret",              read_secret,     PROVIDER,  SPEC(secret),             0, 0, NULL},
+	{"account",             read_text,       SPEC_ROW,  SPEC(account),            0, 0, NULL},
 	{"auth",                read_members,    0,         NOWHERE,                  0, 0, NULL},
 	{"auth.scheme",         read_choice,     0,         SPEC(auth),               0, 0, schemes},
 	{"auth.name",           read_name,       0,         SPEC(auth_header),        0, 0, NULL},
@@ -549,6 +550,53 @@ spec_says(const Spec *spec, const char *field, const char *member)
 		   value.type != jbvNull;
 }
 
+/* ----------------------------------------------------------------- place */
+
+/* Whose account, by which way, and what is read of a lookup. Not how long things
+ * take, nor base_url and namespace, which are frozen with each request. */
+static const struct
+{
+	const char *field;
+	const char *member; /* NULL: all of it */
+} place_fields[] = {
+	{"proxy", NULL},    {"tls", NULL},       {"object", NULL},
+	{"lookup", "path"}, {"lookup", "query"}, {"lookup", "items"},
+	{"lookup", "more"}, {"lookup", "next"},  {"success", "object"},
+};
+
+static void
+append_written(StringInfo out, Jsonb *merged, const char *field, const char *member)
+{
+	JsonbValue value;
+	bool       there = json_member(&merged->root, field, &value);
+
+	if (there && member != NULL)
+		there =
+			json_is_object(&value) && json_member(value.val.binary.data, member, &value);
+	if (there && value.type != jbvNull)
+		canon_json(out, JsonbValueToJsonb(&value));
+	appendStringInfoChar(out, '\n');
+}
+
+OplPlace
+spec_place(Jsonb *merged)
+{
+	StringInfoData all;
+	JsonbValue     value;
+	uint8          digest[CANON_DIGEST_LEN];
+	OplPlace       place;
+
+	initStringInfo(&all);
+	append_written(&all, merged,
+				   json_member(&merged->root, "account", &value) ? "account" : "secret",
+				   NULL);
+	for (int i = 0; i < lengthof(place_fields); i++)
+		append_written(&all, merged, place_fields[i].field, place_fields[i].member);
+	canon_sha256(all.data, all.len, digest);
+	memcpy(&place, digest, sizeof(place));
+	return place == OPL_NOWHERE || place == OPL_ANYWHERE ? 1 : place;
+}
+
 /* --------------------------------------------------------------- reading */
 
 /* What follows from the fields that were read. */
@@ -568,6 +616,7 @@ derive(Draft *draft)
 	spec->has_object = spec->object.id != NULL;
 	signature_complete(&spec->webhook.signature);
 	p->recipe = spec_says(spec, "lookup", NULL);
+	p->place = spec_place(spec->json);
 	spec->lookup_one = p->recipe && spec->lookup_items == NULL;
 	spec->next_by_number = spec->lookup_next != NULL && spec->ncursors == 0;
 	if (p->flight == 0)

@@ -104,6 +104,7 @@ typedef struct Spec
 	/* where to */
 	char *base_url; /* scheme://host[:port][/prefix], without a slash at the end */
 	char *secret;   /* "file:name" or "env:NAME", NULL: none */
+	char *account;  /* whose secret it is; NULL: as the reference says */
 	char *ca_file;
 	char *proxy;
 	char *name_space;
@@ -170,12 +171,16 @@ typedef struct Spec
 /* Whose spec it is; some fields are for a provider as a whole. */
 #define SPEC_PROVIDER 0x01
 #define SPEC_ACTION 0x02
-#define SPEC_MERGED (SPEC_PROVIDER | SPEC_ACTION)
+#define SPEC_ROW 0x04 /* columns of op_provider alone */
+#define SPEC_MERGED (SPEC_PROVIDER | SPEC_ACTION | SPEC_ROW)
 
 /* Read a spec, in the current memory context: names and types checked, defaults
  * filled in. Raises OL003 with the path of what is wrong and the nearest known
  * name. `whole`: what is required must be there. `what` is for messages. */
 extern Spec *spec_read(const char *what, Jsonb *json, int level, bool whole);
+
+/* What of a merged spec tells whose account is asked and how, as a digest. */
+extern OplPlace spec_place(Jsonb *merged);
 
 /* Is it written in the spec, as "field" (then `member` is NULL) or "field.member"? */
 extern bool spec_says(const Spec *spec, const char *field, const char *member);

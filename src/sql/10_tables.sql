@@ -28,7 +28,8 @@ CREATE TABLE op_operation
 	undoes        text,
 	submitted_by  text NOT NULL,
 	created_at    timestamptz NOT NULL,
-	settled_at    timestamptz
+	settled_at    timestamptz,
+	place         bigint
 ) WITH (fillfactor = 35);
 
 COMMENT ON TABLE op_operation IS
@@ -51,6 +52,8 @@ COMMENT ON COLUMN op_operation.lease_until IS 'no client that ever claimed it se
 COMMENT ON COLUMN op_operation.external_id IS 'the provider''s name for the result';
 COMMENT ON COLUMN op_operation.failed_ids IS 'objects of this operation that are known to have failed';
 COMMENT ON COLUMN op_operation.reason IS 'why it is in this state, one word; NULL: nothing to add';
+COMMENT ON COLUMN op_operation.place IS
+	'where this generation was sent: a digest of account, lookup, object, proxy and tls as they were; NULL: nowhere yet; -1: nobody knows';
 COMMENT ON COLUMN op_operation.args_hash IS 'sha256 of the canonical arguments: the same id means the same thing';
 COMMENT ON COLUMN op_operation.run_id IS 'the run of an agent that it belongs to; recorded only';
 COMMENT ON COLUMN op_operation.lane IS 'operations that go one after another; NULL: lanes do not exist yet';
@@ -78,6 +81,8 @@ CREATE TABLE op_request
 	not_before   timestamptz,
 	not_after    timestamptz,
 	cost         numeric,
+	base_url     text NOT NULL,
+	namespace    text,
 	PRIMARY KEY (op_id, generation)
 ) WITH (toast_tuple_target = 4080);
 
@@ -98,6 +103,8 @@ COMMENT ON COLUMN op_request.traceparent IS 'W3C trace context, sent as a header
 COMMENT ON COLUMN op_request.not_before IS 'it is not sent before; NULL: at once';
 COMMENT ON COLUMN op_request.not_after IS 'no send begins from then on; NULL: no limit';
 COMMENT ON COLUMN op_request.cost IS 'what it is expected to cost; recorded only';
+COMMENT ON COLUMN op_request.base_url IS 'where lookups ask, whatever the provider''s row says now';
+COMMENT ON COLUMN op_request.namespace IS 'in the markers of all generations, whatever the provider''s row says now; NULL: none';
 
 -- The agenda: one small row for every operation that has a next step. It is the
 -- lease as well: a claim moves due_at to the attempt's deadline and writes the
@@ -253,8 +260,9 @@ CREATE TABLE op_provider
 	version     bigint NOT NULL GENERATED ALWAYS AS
 	            (pg_catalog.jsonb_hash_extended(spec, 1)
 	             # pg_catalog.hashtextextended(coalesce(profile, '') || E'\n' || coalesce(base_url, '')
-	                                           || E'\n' || coalesce(secret, ''), 2)) STORED,
-	paused_by   text
+	                                           || E'\n' || coalesce(secret, '') || E'\n' || coalesce(account, ''), 2)) STORED,
+	paused_by   text,
+	account     text
 );
 
 COMMENT ON TABLE op_provider IS 'Whom we call: address, name of the secret, what differs from the profile.';
@@ -262,6 +270,8 @@ COMMENT ON COLUMN op_provider.name IS 'as actions and events name it';
 COMMENT ON COLUMN op_provider.profile IS 'the rules that it starts from, a row of op_profile';
 COMMENT ON COLUMN op_provider.base_url IS 'scheme, host and port of every request';
 COMMENT ON COLUMN op_provider.secret IS 'where the secret is read when sending: file:NAME or env:NAME; never the secret';
+COMMENT ON COLUMN op_provider.account IS
+	'a word for the account that the secret belongs to; NULL: the secret''s reference. Set with a new secret or not at all: op_provider_rotate() keeps it, another change of the secret makes it NULL';
 COMMENT ON COLUMN op_provider.spec IS 'what differs from the profile';
 COMMENT ON COLUMN op_provider.paused IS 'nothing is sent; lookups go on, slowly';
 COMMENT ON COLUMN op_provider.paused_at IS 'since when';

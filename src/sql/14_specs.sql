@@ -28,7 +28,14 @@ CREATE FUNCTION _op_decide(
 LANGUAGE C STABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', '_op_decide';
 COMMENT ON FUNCTION _op_decide(jsonb, jsonb, jsonb, timestamptz) IS
-'What follows from a verdict. operation: {state, tainted, sealed, contradiction, adopted, generation, tries, attempts, trying_since, first_sent_at, last_sent_at, external_id, not_after}; promises: {ttl, stores, guards, margin, timeout, flight, lag, recipe, attempts, patience, give_up, initial, base, max, jitter}, durations as text; finding: {verdict, kind: send|lookup|door|late, keyed, started_at, retry_at, object: none|same|other, object_failed, same_generation, dice}';
+'What follows from a verdict. operation: {state, tainted, sealed, contradiction, adopted, generation, tries, attempts, trying_since, first_sent_at, last_sent_at, external_id, not_after, place}; promises: {ttl, stores, guards, margin, timeout, flight, lag, recipe, attempts, patience, give_up, initial, base, max, jitter, place}, durations as text, places as any words; finding: {verdict, kind: send|lookup|door|late, keyed, started_at, retry_at, object: none|same|other, object_failed, same_generation, dice}';
+
+CREATE FUNCTION _op_place(spec jsonb)
+RETURNS bigint
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', '_op_place';
+COMMENT ON FUNCTION _op_place(jsonb) IS
+'A digest of what in a merged spec tells whose account is asked, and how: account (else secret), lookup, object, success.object, proxy and tls';
 
 -- For op_provider_add() and op_action_add().
 CREATE FUNCTION _op_merge(under jsonb, over jsonb)

@@ -11,7 +11,7 @@ BEGIN
 	           coalesce(f.spec -> 'provider', '{}'),
 	           coalesce(f.spec -> 'actions' -> a.template, '{}')),
 	           jsonb_strip_nulls(jsonb_build_object('base_url', p.base_url, 'secret', p.secret))),
-	           p.spec), a.spec)
+	           p.spec), a.spec) - 'account' || jsonb_strip_nulls(jsonb_build_object('account', p.account))
 	  INTO v_spec
 	  FROM op_action AS a
 	  JOIN op_provider AS p ON p.name = a.provider
@@ -23,7 +23,7 @@ $$;
 COMMENT ON FUNCTION _op_spec(text) IS 'The merged spec of an action; NULL: no such action.';
 
 CREATE FUNCTION op_provider_add(name text, profile text DEFAULT 'http', base_url text DEFAULT NULL,
-                                secret text DEFAULT NULL, spec jsonb DEFAULT '{}')
+                                secret text DEFAULT NULL, spec jsonb DEFAULT '{}', account text DEFAULT NULL)
 	RETURNS void
 	LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
 #variable_conflict use_column
@@ -48,9 +48,9 @@ BEGIN
 			MESSAGE = format('provider "%s" exists', op_provider_add.name),
 			HINT = 'Change its row in op_provider with UPDATE; changes are checked.';
 	END IF;
-	INSERT INTO op_provider (name, profile, base_url, secret, spec)
+	INSERT INTO op_provider (name, profile, base_url, secret, spec, account)
 	VALUES (op_provider_add.name, op_provider_add.profile, op_provider_add.base_url,
-	        op_provider_add.secret, coalesce(op_provider_add.spec, '{}'));
+	        op_provider_add.secret, coalesce(op_provider_add.spec, '{}'), op_provider_add.account);
 	FOR v_action IN SELECT jsonb_object_keys(coalesce(v_profile -> 'actions', '{}')) LOOP
 		INSERT INTO op_action (name, provider, template)
 		VALUES (op_provider_add.name || '.' || v_action, op_provider_add.name, v_action);
@@ -59,8 +59,8 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION op_provider_add(text, text, text, text, jsonb) IS
-	'Adds a provider and the actions of its profile (stripe -> stripe.refund, …). base_url: scheme, host and port of every request. secret: file:NAME inside op_ledger.secret_dir, or env:NAME. spec: what differs from the profile. Errors: OL003 wrong spec, OL005 no such profile.';
+COMMENT ON FUNCTION op_provider_add(text, text, text, text, jsonb, text) IS
+	'Adds a provider and the actions of its profile (stripe -> stripe.refund, …). base_url: scheme, host and port of every request. secret: file:NAME inside op_ledger.secret_dir, or env:NAME. spec: what differs from the profile. account: a word for the account that the secret belongs to; unless given, the secret''s reference. Errors: OL003 wrong spec, OL005 no such profile.';
 
 CREATE FUNCTION op_action_add(name text, provider text, spec jsonb) RETURNS void
 	LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
@@ -95,12 +95,69 @@ $$;
 COMMENT ON FUNCTION op_action_add(text, text, jsonb) IS
 	'Adds a kind of operation at a provider. spec: see doc/providers.md. Errors: OL003 wrong spec, with the path of the field; OL005 no such provider.';
 
+-- Another secret is another account's, unless account is set with it.
+CREATE FUNCTION _op_account_follows() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION _op_account_follows() IS 'Makes the account of a provider that of its new secret, unless the UPDATE sets it.';
+
+CREATE TRIGGER op_provider_account BEFORE UPDATE OF secret, spec ON op_provider
+	FOR EACH ROW WHEN (OLD.secret IS DISTINCT FROM NEW.secret OR OLD.spec -> 'secret' IS DISTINCT FROM NEW.spec -> 'secret')
+	EXECUTE FUNCTION _op_account_follows();
+
+CREATE FUNCTION op_provider_rotate(name text, secret text) RETURNS void
+	LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+	v_account text;
+BEGIN
+	IF secret IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'OL003',
+			MESSAGE = format('the new secret of provider %s is NULL', coalesce(quote_literal(name), 'NULL')),
+			HINT = 'Say where it is read: file:NAME or env:NAME.';
+	END IF;
+	PERFORM _op_check_part(format('the secret of provider "%s"', name), jsonb_build_object('secret', secret), true);
+	-- A secret in the spec goes before the column's.
+	UPDATE op_provider AS p
+	   SET secret = op_provider_rotate.secret,
+	       spec = CASE WHEN p.spec ? 'secret' THEN jsonb_set(p.spec, '{secret}', to_jsonb(op_provider_rotate.secret)) ELSE p.spec END,
+	       account = coalesce(p.account, p.spec ->> 'secret', p.secret,
+	                          (SELECT f.spec -> 'provider' ->> 'secret' FROM op_profile AS f WHERE f.name = p.profile))
+	 WHERE p.name = op_provider_rotate.name
+	RETURNING p.account INTO v_account;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = 'OL005',
+			MESSAGE = format('provider %s does not exist', coalesce(quote_literal(name), 'NULL')),
+			HINT = 'op_provider lists them.';
+	END IF;
+	INSERT INTO op_event (actor, event, note)
+	VALUES (_op_actor(), 'provider_rotated',
+	        format('%s: secret %s, account %s', op_provider_rotate.name, op_provider_rotate.secret, coalesce(v_account, 'none')));
+END
+$$;
+COMMENT ON FUNCTION op_provider_rotate(text, text) IS
+	'Another secret of the same account: what is under way goes on. secret: file:NAME or env:NAME. For another account''s secret UPDATE op_provider: then what was sent is only looked up. Errors: OL003 wrong secret, OL005 no such provider.';
+
+-- What was sent, has not ended, and is asked after in another place now.
+CREATE FUNCTION _op_elsewhere(provider text, OUT operations bigint, OUT oldest timestamptz, OUT example text)
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+	WITH here AS MATERIALIZED (
+		SELECT a.name, _op_place(_op_spec(a.name)) AS place FROM op_action AS a WHERE a.provider = _op_elsewhere.provider)
+	SELECT count(*), min(o.last_sent_at), (array_agg(o.op_id ORDER BY o.last_sent_at))[1]
+	  FROM op_due AS d
+	  JOIN op_operation AS o ON o.op_id = d.op_id
+	  JOIN here AS h ON h.name = o.action
+	 WHERE d.provider = _op_elsewhere.provider AND o.place <> h.place AND (o.state <> 'pending' OR o.adopted);
+$$;
+COMMENT ON FUNCTION _op_elsewhere(text) IS
+	'Of a provider: operations that were sent to another account, or asked after in another way, than its row and actions say now.';
+
 -- Configuration that is changed by hand is checked as well; inserts are not, so
 -- that a dump loads its tables in any order.
 CREATE FUNCTION _op_check_changed() RETURNS trigger
-	LANGUAGE plpgsql SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+	LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp AS $$
 DECLARE
-	v_action text;
+	v_action   text;
+	v_provider text := CASE TG_TABLE_NAME WHEN 'op_action' THEN to_jsonb(NEW) ->> 'provider' ELSE NEW.name END;
+	v_left     bigint;
 BEGIN
 	FOR v_action IN
 		SELECT a.name FROM op_action AS a
@@ -108,14 +165,22 @@ BEGIN
 	LOOP
 		PERFORM _op_check_spec(v_action, _op_spec(v_action));
 	END LOOP;
+	SELECT e.operations INTO v_left FROM _op_elsewhere(v_provider) AS e;
+	IF v_left > 0 THEN
+		RAISE NOTICE USING
+			MESSAGE = format('operations of provider "%s" that were sent to another account, or asked after in another way: %s', v_provider, v_left),
+			DETAIL = 'They are looked up, but only an object of theirs is proof: by machine they are not sent again, and do not fail.',
+			HINT = CASE TG_TABLE_NAME WHEN 'op_action' THEN 'Change it back, and they go on; or op_resolve() each.'
+			       ELSE 'Another secret of the same account: op_provider_rotate(). Change it back, and they go on; or op_resolve() each.' END;
+	END IF;
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION _op_check_changed() IS 'Checks the specs that a change of configuration touches.';
+COMMENT ON FUNCTION _op_check_changed() IS 'Checks the specs that a change of configuration touches, and says what it leaves undecided.';
 
 CREATE TRIGGER op_action_check AFTER UPDATE OF spec, template, provider ON op_action
 	FOR EACH ROW EXECUTE FUNCTION _op_check_changed();
-CREATE TRIGGER op_provider_check AFTER UPDATE OF spec, profile, base_url, secret ON op_provider
+CREATE TRIGGER op_provider_check AFTER UPDATE OF spec, profile, base_url, secret, account ON op_provider
 	FOR EACH ROW EXECUTE FUNCTION _op_check_changed();
 
 CREATE FUNCTION _op_provider_set_paused(name text, paused boolean, note text) RETURNS void

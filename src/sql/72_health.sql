@@ -154,6 +154,17 @@ SELECT 'unknown', c.status, format('%s being looked up%s', c.n, ', the oldest se
 $$;
 COMMENT ON FUNCTION _op_health_unknown() IS 'What may have taken effect and is being looked up: does it end?';
 
+CREATE FUNCTION _op_health_place() RETURNS SETOF _op_check
+	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+SELECT 'place', 'warning',
+       format('operations of provider "%s" that were sent to another account, or asked after in another way: %s, the oldest at %s: %s',
+              p.name, e.operations, e.oldest, e.example),
+       'Change account, lookup, object, proxy or tls back until they have ended, or op_resolve() each; op_explain() says more of one.'
+  FROM op_provider AS p CROSS JOIN LATERAL _op_elsewhere(p.name) AS e
+ WHERE e.operations > 0 ORDER BY p.name
+$$;
+COMMENT ON FUNCTION _op_health_place() IS 'A row for each provider whose account, or way to be asked, was changed under operations that have not ended.';
+
 CREATE FUNCTION _op_health_lookup() RETURNS SETOF _op_check
 	LANGUAGE sql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
 SELECT 'lookup', 'critical',
@@ -242,6 +253,7 @@ UNION ALL SELECT * FROM _op_health_provider()
 UNION ALL SELECT * FROM _op_health_retrying()
 UNION ALL SELECT * FROM _op_health_orphan()
 UNION ALL SELECT * FROM _op_health_unknown()
+UNION ALL SELECT * FROM _op_health_place()
 UNION ALL SELECT * FROM _op_health_lookup()
 UNION ALL SELECT * FROM _op_health_review()
 UNION ALL SELECT * FROM _op_health_turns()

@@ -29,6 +29,18 @@ finding_promises(const Spec *spec, const LedgerOperation *operation,
 	return promises;
 }
 
+Subject
+finding_subject(const LedgerOperation *operation, const LedgerRequest *request)
+{
+	return (Subject){.base_url = request->base_url,
+					 .name_space = request->name_space,
+					 .key = request->key,
+					 .op_id = operation->op_id,
+					 .generation = operation->op.generation,
+					 .args = request->args,
+					 .external_id = operation->external_id};
+}
+
 /* A list shows more than one object does; so it is preferred, but for what is
  * known and only not final. */
 bool

@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "spec/classify.h"
+#include "spec/freeze.h"
 #include "store/operation.h"
 #include "spec/spec.h"
 
@@ -18,6 +19,10 @@
  * nothing new is known. */
 extern OplPromises finding_promises(const Spec *spec, const LedgerOperation *operation,
 									const Judgement *judgement);
+
+/* What lookups of it are about. `request` is of its generation. */
+extern Subject finding_subject(const LedgerOperation *operation,
+							   const LedgerRequest   *request);
 
 /* Is the operation asked after by its external id, and not in a list? */
 extern bool finding_polls(const Spec *spec, const LedgerOperation *operation,

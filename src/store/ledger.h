@@ -56,6 +56,7 @@ typedef struct LedgerBirth
 	char       **headers;
 	const char  *body;
 	size_t       body_len;
+	const char  *base_url, *name_space;
 	OplDecision  born;
 	const char  *digest; /* of the request, when it is held; NULL otherwise */
 } LedgerBirth;

@@ -74,6 +74,7 @@ read_row(Scanner *s, LedgerOperation *out)
 	out->op.first_sent_at = scanner_time(s, Operation_first_sent_at);
 	out->op.last_sent_at = scanner_time(s, Operation_last_sent_at);
 	out->op.not_after = OPL_NEVER;
+	out->op.place = scanner_bigint(s, Operation_place);
 	out->external_id = scanner_text(s, Operation_external_id);
 	out->failed_ids = scanner_texts(s, Operation_failed_ids, &out->nfailed);
 	out->reason = scanner_text(s, Operation_reason);
@@ -212,6 +213,12 @@ update_row(Scanner *s, const LedgerChange *change)
 	return row;
 }
 
+static void
+set_place(Scanner *s, OplPlace place)
+{
+	scanner_set(s, Operation_place, Int64GetDatum(place), place == OPL_NOWHERE);
+}
+
 /* The present row, as the decision wants it; where it is now. */
 static ItemPointerData
 save_row(Scanner *s, const LedgerChange *change, TimestampTz now)
@@ -234,6 +241,7 @@ save_row(Scanner *s, const LedgerChange *change, TimestampTz now)
 	scanner_set_time(s, Operation_settled_at,
 					 opl_state_ended(after->state) ? now : OPL_NEVER);
 	scanner_set_text(s, Operation_reason, change->reason);
+	set_place(s, after->place);
 	if (change->external_id)
 		scanner_set_text(s, Operation_external_id, change->external_id);
 	if (change->failed_id || change->external_id)
@@ -326,6 +334,7 @@ operation_adopt(const Ledger *ledger, const LedgerChange *changes, int n)
 		scanner_set_time(s, Operation_first_sent_at, after->first_sent_at);
 		scanner_set_time(s, Operation_last_sent_at, after->last_sent_at);
 		scanner_set_text(s, Operation_reason, change->reason);
+		set_place(s, after->place);
 		if (change->lease_until)
 			scanner_set_time(
 				s, Operation_lease_until,

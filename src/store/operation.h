@@ -40,7 +40,8 @@
 	X(undoes, TEXTOID, SCANNER_FIXED)                                  \
 	X(submitted_by, TEXTOID, SCANNER_FIXED)                            \
 	X(created_at, TIMESTAMPTZOID, SCANNER_FIXED)                       \
-	X(settled_at, TIMESTAMPTZOID, OPERATION_SAVE)
+	X(settled_at, TIMESTAMPTZOID, OPERATION_SAVE)                      \
+	X(place, INT8OID, OPERATION_SAVE | OPERATION_ADOPT)
 
 enum
 {

@@ -28,7 +28,9 @@
 	X(traceparent, TEXTOID, SCANNER_FIXED)       \
 	X(not_before, TIMESTAMPTZOID, SCANNER_FIXED) \
 	X(not_after, TIMESTAMPTZOID, SCANNER_FIXED)  \
-	X(cost, NUMERICOID, SCANNER_FIXED)
+	X(cost, NUMERICOID, SCANNER_FIXED)           \
+	X(base_url, TEXTOID, SCANNER_FIXED)          \
+	X(namespace, TEXTOID, SCANNER_FIXED)
 
 enum
 {
@@ -60,6 +62,8 @@ read_row(Scanner *s, LedgerRequest *out)
 	out->traceparent = scanner_text(s, Req_traceparent);
 	out->not_before = scanner_time(s, Req_not_before);
 	out->not_after = scanner_time(s, Req_not_after);
+	out->base_url = scanner_text(s, Req_base_url);
+	out->name_space = scanner_text(s, Req_namespace);
 }
 
 static bool
@@ -126,6 +130,8 @@ request_insert(Scanner *command, const LedgerBirth *b)
 	scanner_set(s, Req_not_before, b->not_before, b->no_not_before);
 	scanner_set(s, Req_not_after, b->not_after, b->no_not_after);
 	scanner_set(s, Req_cost, b->cost, b->no_cost);
+	scanner_set_text(s, Req_base_url, b->base_url);
+	scanner_set_text(s, Req_namespace, b->name_space);
 	scanner_insert(s);
 	scanner_close(s);
 }
@@ -138,7 +144,7 @@ request_insert_next(const Ledger *ledger, const char *op_id, int before, int gen
 {
 	static const int taken_over[] = {Req_args,       Req_step,        Req_tool_call_id,
 									 Req_dedupe_key, Req_traceparent, Req_not_before,
-									 Req_not_after,  Req_cost};
+									 Req_not_after,  Req_cost,        Req_namespace};
 	Scanner         *s = scanner_open(ledger, &table, SCANNER_INSERT);
 
 	if (!find_row(s, op_id, before))
@@ -158,6 +164,7 @@ request_insert_next(const Ledger *ledger, const char *op_id, int before, int gen
 	scanner_set_text(s, Req_url, r->url);
 	scanner_set(s, Req_headers, datum_texts(r->headers, r->nheaders), false);
 	set_bytes(s, Req_body, r->body, r->body_len);
+	scanner_set_text(s, Req_base_url, r->base_url);
 	scanner_insert(s);
 	scanner_close(s);
 }

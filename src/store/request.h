@@ -23,6 +23,8 @@ typedef struct LedgerRequest
 	TimestampTz not_after;
 	char       *key;
 	char       *traceparent;
+	char       *base_url;   /* where it goes, and where it is asked after */
+	char       *name_space; /* of its markers; NULL: none */
 } LedgerRequest;
 
 /* NULL: purged. */

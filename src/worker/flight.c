@@ -109,12 +109,12 @@ put_lookup(Exchange *exchange, const LedgerOperation *operation,
 		   const LedgerRequest *frozen, char *secret)
 {
 	Request *out = &exchange->request;
+	Subject  subject = finding_subject(operation, frozen);
 	Frozen   lookup;
 
 	exchange->poll = finding_polls(exchange->action->spec, operation, exchange->state);
-	(exchange->poll ? profile_poll : profile_lookup)(
-		exchange->action->spec, operation->op_id, operation->op.generation, frozen->args,
-		operation->external_id, &lookup);
+	(exchange->poll ? profile_poll : profile_lookup)(exchange->action->spec, &subject,
+													 &lookup);
 	exchange->first_url = lookup.url;
 	out->method = lookup.method;
 	out->url = lookup.url;
@@ -267,6 +267,7 @@ flight_prepare(const LedgerOperation *operation, const LedgerRequest *request,
 	exchange->step = step;
 	exchange->n = decision->after.attempts;
 	exchange->generation = operation->op.generation;
+	exchange->name_space = request->name_space ? pstrdup(request->name_space) : NULL;
 	exchange->state = decision->after.state;
 	exchange->not_after = operation->op.not_after;
 	action_hold(action);
@@ -447,7 +448,7 @@ static bool
 judge(Exchange *exchange)
 {
 	MemoryContext old = MemoryContextSwitchTo(exchange->context);
-	Ours          ours = {exchange->op_id, exchange->generation};
+	Ours          ours = {exchange->op_id, exchange->generation, exchange->name_space};
 
 	if (exchange->started_at == 0)
 		exchange->started_at = exchange->evidence.started_at;

@@ -25,7 +25,8 @@ typedef struct Exchange
 	OplStep       step;
 	int           n; /* its number among the operation's exchanges */
 	int           generation;
-	OplState      state; /* of the operation, since the claim */
+	char         *name_space; /* of its markers; NULL: none */
+	OplState      state;      /* of the operation, since the claim */
 	TimestampTz   not_after;
 	bool          poll;       /* a lookup of one object, by its external id */
 	TimestampTz   started_at; /* of its first page */

@@ -50,6 +50,8 @@ freeze(LedgerBirth *b, const void *how)
 	b->headers = headers;
 	b->body = "body";
 	b->body_len = 4;
+	b->base_url = "base_url";
+	b->name_space = "namespace";
 }
 
 static void
@@ -109,6 +111,7 @@ save(const Ledger *ledger, const char *op_id, bool tainted)
 	change.decision.after.trying_since = day(4);
 	change.decision.after.first_sent_at = day(5);
 	change.decision.after.last_sent_at = day(6);
+	change.decision.after.place = 24;
 	change.decision.moved = true;
 	change.decision.step = OPL_STEP_LOOKUP;
 	change.decision.due_at = day(7);
@@ -131,7 +134,9 @@ reissue(const Ledger *ledger, const char *op_id)
 							 .nheaders = 1,
 							 .headers = headers,
 							 .body = "body again",
-							 .body_len = 10};
+							 .body_len = 10,
+							 .base_url = "base_url again",
+							 .name_space = "of the first generation"};
 	OplDecision      decision = {.after = o->op};
 
 	decision.after.generation = 2;
@@ -154,6 +159,7 @@ adopt(const Ledger *ledger, const char *op_id)
 	change.decision.after.adopted = true;
 	change.decision.after.first_sent_at = day(11);
 	change.decision.after.last_sent_at = day(12);
+	change.decision.after.place = 25;
 	operation_adopt(ledger, &change, 1);
 }
 
@@ -256,6 +262,7 @@ put_operation(ReturnSetInfo *result, const LedgerOperation *o)
 	put_time(result, "operation.trying_since", o->op.trying_since);
 	put_time(result, "operation.first_sent_at", o->op.first_sent_at);
 	put_time(result, "operation.last_sent_at", o->op.last_sent_at);
+	put_int(result, "operation.place", (int) o->op.place);
 	put_time(result, "operation.lease_until", o->lease_until);
 	put(result, "operation.external_id", o->external_id);
 	for (int i = 0; i < o->nfailed; i++)
@@ -281,6 +288,8 @@ put_request(ReturnSetInfo *result, LedgerRequest *r)
 	put(result, "request.traceparent", r->traceparent);
 	put_time(result, "request.not_before", r->not_before);
 	put_time(result, "request.not_after", r->not_after);
+	put(result, "request.base_url", r->base_url);
+	put(result, "request.namespace", r->name_space);
 }
 
 /* Attempt 38 of it, and what is asked of all of them. */

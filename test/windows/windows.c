@@ -115,7 +115,11 @@ _op_promises(PG_FUNCTION_ARGS)
 
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
 	for (const Field *f = judge_promises; f->path != NULL; f++)
-		push_promise(&state, f, &spec->promises);
+	{
+		/* A digest, as _op_place() shows it: no word that _op_decide() takes. */
+		if (strcmp(f->path, "place") != 0)
+			push_promise(&state, f, &spec->promises);
+	}
 	PG_RETURN_JSONB_P(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
 }
 
@@ -169,7 +173,8 @@ _op_freeze(PG_FUNCTION_ARGS)
 	if (fault != NULL)
 		ereport(ERROR, errcode(OPL_ERR_OP_ID), errmsg("the op id %s", fault));
 	profile_check_args(spec, "test", args);
-	profile_freeze(spec, op_id, PG_GETARG_INT32(2), args, traceparent, &frozen);
+	profile_freeze(spec, spec->name_space, op_id, PG_GETARG_INT32(2), args, traceparent,
+				   &frozen);
 	nulls[0] = frozen.key == NULL;
 	values[0] = nulls[0] ? (Datum) 0 : CStringGetTextDatum(frozen.key);
 	values[1] = CStringGetTextDatum(frozen.method);
