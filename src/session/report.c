@@ -14,6 +14,7 @@
 #include "store/attempt.h"
 #include "store/config.h"
 #include "base/errors.h"
+#include "store/event.h"
 #include "store/finding.h"
 #include "fmgr.h"
 #include "store/operation.h"
@@ -200,12 +201,13 @@ refuse_attempt(const Report *r)
 					errhint("Report under the attempt that op_claim() gave.")));
 }
 
-/* The claim that is under way, or one whose lease ran out. */
+/* The claim that is under way, or an earlier one: its lease ran out, or something else
+ * ended it. */
 static void
 find_claim(Report *r)
 {
 	const OplOperation *op = &r->operation->op;
-	char               *kind;
+	int                 reissues;
 
 	r->kind = OPL_KIND_LATE;
 	if (op->state == OPL_SUBMITTED && op->attempts == r->attempt)
@@ -214,10 +216,11 @@ find_claim(Report *r)
 		r->generation = op->generation;
 		r->claimed_at = op->last_sent_at;
 	}
-	else if (!attempt_read(&r->ledger, r->operation->op_id, r->attempt, &kind,
-						   &r->generation, &r->claimed_at) ||
-			 strcmp(kind, "lookup") == 0 || strcmp(kind, "webhook") == 0)
+	else if (!event_find_claim(&r->ledger, r->operation->op_id, r->attempt,
+							   &r->claimed_at, &reissues))
 		refuse_attempt(r);
+	else
+		r->generation = op->generation - reissues;
 }
 
 /* -------------------------------------------------------------------- settling */
@@ -250,18 +253,17 @@ static void
 record(const Report *r)
 {
 	const char   *op_id = r->operation->op_id;
-	LedgerAttempt attempt = {
-		.op_id = op_id,
-		.n = r->kind == OPL_KIND_SEND ? r->attempt : attempt_next_late(&r->ledger, op_id),
-		.kind = "report",
-		.generation = r->generation,
-		.verdict = opl_verdict_name(r->judgement.verdict),
-		.reason = r->judgement.reason,
-		.external_id = r->judgement.external_id,
-		.request_id = r->judgement.request_id,
-		.evidence = &r->evidence,
-		.started_at = r->claimed_at,
-		.finished_at = r->clock.now};
+	LedgerAttempt attempt = {.op_id = op_id,
+							 .n = attempt_free_number(&r->ledger, op_id, r->attempt),
+							 .kind = "report",
+							 .generation = r->generation,
+							 .verdict = opl_verdict_name(r->judgement.verdict),
+							 .reason = r->judgement.reason,
+							 .external_id = r->judgement.external_id,
+							 .request_id = r->judgement.request_id,
+							 .evidence = &r->evidence,
+							 .started_at = r->claimed_at,
+							 .finished_at = r->clock.now};
 
 	attempt_insert(&r->ledger, &attempt, 1);
 }

@@ -325,7 +325,7 @@ record(const Delivery *d, const LedgerOperation *operation, const Judgement *jud
 	char         *word = type ? short_word(path_text(type, d->event)) : NULL;
 	StringInfo    body = makeStringInfo();
 	LedgerAttempt attempt = {.op_id = operation->op_id,
-							 .n = attempt_next_late(&d->ledger, operation->op_id),
+							 .n = attempt_free_number(&d->ledger, operation->op_id, 0),
 							 .kind = "webhook",
 							 .generation = operation->op.generation,
 							 .verdict = opl_verdict_name(judgement->verdict),

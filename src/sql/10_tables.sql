@@ -191,7 +191,7 @@ CREATE INDEX op_attempt_object ON op_attempt (external_id) WHERE external_id IS 
 
 COMMENT ON TABLE op_attempt IS 'Every exchange with a provider and what it showed; never changed.';
 COMMENT ON COLUMN op_attempt.op_id IS 'the operation';
-COMMENT ON COLUMN op_attempt.n IS 'number of our own exchange; what came by itself (webhooks) counts down from -1';
+COMMENT ON COLUMN op_attempt.n IS 'number of our own exchange; what came by itself (webhooks), or late, when something else stood there, counts down from -1';
 COMMENT ON COLUMN op_attempt.kind IS 'send, lookup (of the worker), report (of a client), webhook';
 COMMENT ON COLUMN op_attempt.generation IS 'the generation that it was about';
 COMMENT ON COLUMN op_attempt.started_at IS 'when it was claimed, just before anything left';

@@ -16,7 +16,7 @@ BEGIN
 	  FROM (SELECT v_op.created_at, 0, 'submitted by ' || v_op.submitted_by, NULL::integer, NULL::text, v_op.action
 	        UNION ALL
 	        SELECT CASE WHEN a.kind IN ('send', 'lookup') THEN a.started_at ELSE a.finished_at END, 1, a.kind, a.n, a.verdict,
-	               concat_ws(', ', a.reason, 'http ' || a.http_status, a.external_id,
+	               concat_ws(', ', CASE WHEN a.n < 0 AND a.kind <> 'webhook' THEN 'came late' END, a.reason, 'http ' || a.http_status, a.external_id,
 	                         CASE WHEN a.kind = 'send' THEN a.bytes_sent || ' bytes sent' END,
 	                         (extract(epoch FROM a.finished_at - a.started_at) * 1000)::numeric(12,1) || ' ms')
 	          FROM op_attempt AS a WHERE a.op_id = v_op.op_id

@@ -8,11 +8,13 @@
 
 #include "store/attempt.h"
 
+#include "access/xact.h"
 #include "base/by_op_id.h"
 #include "base/datum.h"
 #include "catalog/pg_type.h"
 #include "store/scanner.h"
 #include "utils/builtins.h"
+#include "utils/snapmgr.h"
 
 #define ATTEMPT_COLUMNS(X)                        \
 	X(op_id, TEXTOID, SCANNER_FIXED)              \
@@ -127,27 +129,6 @@ attempt_insert(const Ledger *ledger, const LedgerAttempt *attempts, int n)
 
 /* ------------------------------------------------------------------ reading */
 
-bool
-attempt_read(const Ledger *ledger, const char *op_id, int n, char **kind, int *generation,
-			 TimestampTz *started_at)
-{
-	Scanner   *s = scanner_open(ledger, &table, SCANNER_READ);
-	ScannerKey key[] = {{Att_op_id, SCANNER_TEXT, CStringGetTextDatum(op_id)},
-						{Att_n, SCANNER_INT, Int32GetDatum(n)}};
-	bool       found;
-
-	scanner_find(s, key, lengthof(key));
-	found = scanner_next(s);
-	if (found)
-	{
-		*kind = scanner_text(s, Att_kind);
-		*generation = scanner_int(s, Att_generation);
-		*started_at = scanner_time(s, Att_started_at);
-	}
-	scanner_close(s);
-	return found;
-}
-
 /* All attempts of an operation, by their number. */
 static Scanner *
 open_all_of(const Ledger *ledger, const char *op_id)
@@ -174,26 +155,55 @@ attempt_last_lookup(const Ledger *ledger, const char *op_id)
 	return last;
 }
 
-int
-attempt_next_late(const Ledger *ledger, const char *op_id)
+/* As open_all_of(), of whatever is committed by now: the transaction's snapshot may be
+ * older than the last attempt that was stored, and the operation's row, which the caller
+ * holds, as it was then. */
+static Scanner *
+open_latest_of(const Ledger *ledger, const char *op_id)
 {
-	Scanner *s = open_all_of(ledger, op_id);
-	int      least = scanner_next(s) ? Min(scanner_int(s, Att_n), 0) : 0;
+	Ledger   latest = *ledger;
+	Scanner *s;
 
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetLatestSnapshot());
+	latest.snapshot_of_caller = true;
+	s = open_all_of(&latest, op_id);
+	return s;
+}
+
+static void
+close_latest(Scanner *s)
+{
 	scanner_close(s);
-	return least - 1;
+	PopActiveSnapshot();
+}
+
+int
+attempt_free_number(const Ledger *ledger, const char *op_id, int n)
+{
+	Scanner *s = open_latest_of(ledger, op_id);
+	int      least = 0;
+	bool     taken = n <= 0;
+
+	while (scanner_next(s))
+	{
+		least = Min(least, scanner_int(s, Att_n));
+		taken = taken || scanner_int(s, Att_n) == n;
+	}
+	close_latest(s);
+	return taken ? least - 1 : n;
 }
 
 bool
 attempt_has_event(const Ledger *ledger, const char *op_id, const char *event_id)
 {
-	Scanner *s = open_all_of(ledger, op_id);
+	Scanner *s = open_latest_of(ledger, op_id);
 	bool     known = false;
 
 	while (!known && scanner_next(s))
 		known =
 			scanner_is(s, Att_kind, "webhook") && scanner_is(s, Att_request_id, event_id);
-	scanner_close(s);
+	close_latest(s);
 	return known;
 }
 

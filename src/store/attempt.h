@@ -30,13 +30,13 @@ typedef struct LedgerAttempt
 
 extern void attempt_insert(const Ledger *ledger, const LedgerAttempt *attempts, int n);
 
-/* What is on record of an exchange; false: nothing. */
-extern bool attempt_read(const Ledger *ledger, const char *op_id, int n, char **kind,
-						 int *generation, TimestampTz *started_at);
 /* When the last lookup ended; OPL_NEVER: there was none. */
 extern TimestampTz attempt_last_lookup(const Ledger *ledger, const char *op_id);
-/* The number of what comes by itself: -1, -2, … The caller holds the operation. */
-extern int attempt_next_late(const Ledger *ledger, const char *op_id);
+/* The number that evidence is stored under which is not the answer to what is under way:
+ * that of its own exchange, while nobody has written there, else the next of those that
+ * count down from -1. `n` 0: it has none of its own. The caller holds the operation, as
+ * everybody does who writes attempts, so the number stays free. */
+extern int attempt_free_number(const Ledger *ledger, const char *op_id, int n);
 /* Did a webhook bring this event before? The caller holds the operation. */
 extern bool attempt_has_event(const Ledger *ledger, const char *op_id,
 							  const char *event_id);

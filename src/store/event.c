@@ -98,6 +98,31 @@ event_last_note(const Ledger *ledger, const char *op_id, const char *event)
 	return note;
 }
 
+bool
+event_find_claim(const Ledger *ledger, const char *op_id, int n, TimestampTz *at,
+				 int *reissues)
+{
+	static const SpiStatement claim = {
+		"SELECT e.at, (SELECT count(*)::integer FROM @.op_event AS r"
+		"               WHERE r.op_id = e.op_id AND r.id > e.id"
+		"                 AND r.event LIKE 'reissue %')"
+		"  FROM @.op_event AS e WHERE e.op_id = $1 AND e.event = 'claim'"
+		"   AND starts_with(e.note, $2) ORDER BY e.id DESC LIMIT 1",
+		2,
+		{TEXTOID, TEXTOID}};
+	Datum values[] = {CStringGetTextDatum(op_id),
+					  CStringGetTextDatum(psprintf("attempt %d, ", n))};
+	bool  found = spi_run(ledger, &claim, values, NULL) > 0;
+
+	if (found)
+	{
+		*at = spi_time(0, 1);
+		*reissues = spi_int(0, 2);
+	}
+	spi_done();
+	return found;
+}
+
 void
 event_catch_up(const Ledger *ledger)
 {

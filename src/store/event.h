@@ -19,6 +19,11 @@ extern void event_insert_once(const Ledger *ledger, const char *actor, const cha
 							  const char *note);
 /* The note of the last event of this kind; NULL: there is none on record. */
 extern char *event_last_note(const Ledger *ledger, const char *op_id, const char *event);
+/* A client's claim of exchange `n` is known by its event: nothing else is on record of it
+ * until its end was seen. When it was, and how often the operation was reissued since;
+ * false: no client ever claimed it. */
+extern bool event_find_claim(const Ledger *ledger, const char *op_id, int n,
+							 TimestampTz *at, int *reissues);
 /* Logical replication brings rows, and leaves their sequence behind. */
 extern void event_catch_up(const Ledger *ledger);
 

@@ -53,12 +53,15 @@ finding_for(const Batch *batch, const Exchange *exchange,
 	return finding;
 }
 
+/* What was fenced may have been written down by others: a sibling took it for lost, a
+ * client reported it. */
 static void
-add_attempt(Batch *batch, const Exchange *exchange)
+add_attempt(Batch *batch, const Exchange *exchange, bool fenced)
 {
 	LedgerAttempt *attempt = batch_attempt(batch, exchange->op_id);
 
-	attempt->n = exchange->n;
+	attempt->n = fenced ? attempt_free_number(batch->ledger, exchange->op_id, exchange->n)
+						: exchange->n;
 	attempt->kind = opl_step_name(exchange->step);
 	attempt->generation = exchange->generation;
 	attempt->verdict = opl_verdict_name(exchange->judgement.verdict);
@@ -149,7 +152,7 @@ settle(Batch *batch, Exchange *exchange, LedgerOperation *operation, const Ledge
 
 	operation->op.not_after = exchange->not_after;
 	decision = opl_decide(&operation->op, &promises, &finding, batch->clock);
-	add_attempt(batch, exchange);
+	add_attempt(batch, exchange, !is_current(exchange, operation));
 	batch->settled[batch->nsettled++] = exchange;
 	heed(batch, exchange, &decision);
 	if (!decision.moved && !decision.note_failed)

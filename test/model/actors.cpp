@@ -1207,7 +1207,7 @@ Actors::beforehand(const World &w)
 		if (!may[how])
 			continue;
 		next.exempt = 1;
-		create(&next, 0, (Kept) how);
+		create(&next, Request(), (Kept) how);
 		next.object[0].made = next.object[0].changed = s.lag > 0 ? (u8) (s.lag + 1) : 0;
 		say("somebody had it made already: object A, %s", words[how]);
 		emit(next, REST);

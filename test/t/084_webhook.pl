@@ -133,6 +133,34 @@ subtest 'it ends what lookups cannot' => sub {
     like(deliver({ %{ made('bounced') }, status => 'failed' }, type => 'refund.failed'), qr/^failed /, 'failed');
 };
 
+# Whoever stores evidence holds the operation; what its own snapshot shows of it may be older.
+subtest 'in an old snapshot' => sub {
+    my $object = made('early');
+    my ($same, $other) = map { event($object, id => "evt_old_$_") } 1 .. 2;
+    my $session = $node->background_psql('postgres');
+    $session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM op_attempt');
+    deliver($object, id => 'evt_old_1');
+    my ($again, $next) = map { 'SELECT (' . call('bank', signed($_), $_) . ').state' } $same, $other;
+    is($session->query_safe($again), 'confirmed', 'the event that came meanwhile is known');
+    is($session->query_safe($next), 'confirmed', 'the next one has a number of its own');
+    $session->query_safe('COMMIT');
+    $session->quit;
+    is(value(q{SELECT string_agg(request_id, ' ' ORDER BY n DESC) FROM op_attempt WHERE request_id LIKE 'evt_old%'}), 'evt_old_1 evt_old_2', 'each is there once');
+};
+
+# What the client saw is evidence, though the provider was faster: nobody has written down its exchange yet.
+subtest 'before the report of a client' => sub {
+    add_action($node, 'bank.client', 'bank', refund_spec(executor => 'client', lookup => undef, object => { is => '$.object == "refund"' }));
+    refund('claimed', 'bank.client');
+    is(value(q{SELECT decision || ' ' || attempt FROM op_claim('claimed')}), 'send 1', 'claimed');
+    is(deliver(refund_object('re_claimed', 'claimed')), 'confirmed re_claimed', 'the provider tells first');
+    my $body = bytes(to_json(refund_object('re_claimed', 'claimed')));
+    is(value("SELECT state || ' ' || external_id FROM op_report('claimed', 1, 200, body => $body)"), 'confirmed re_claimed', 'the report is taken');
+    value("SELECT op_report('claimed', 1, 200, body => $body)");
+    is(value(q{SELECT string_agg(n || ' ' || kind || ' ' || verdict, ', ' ORDER BY n DESC) FROM op_attempt WHERE op_id = 'claimed'}),
+        '1 report confirmed, -1 webhook found, -2 report confirmed', 'under its own number; again, under the next');
+};
+
 # Section "One door": evidence only moves forward, and contradictions go to a person.
 subtest 'contradictions' => sub {
     my $no = { effect => JSON::PP::false, answer => { status => 402, json => { error => { code => 'card_declined' } } } };

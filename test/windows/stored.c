@@ -292,26 +292,17 @@ put_request(ReturnSetInfo *result, LedgerRequest *r)
 	put(result, "request.namespace", r->name_space);
 }
 
-/* Attempt 38 of it, and what is asked of all of them. */
+/* What is asked of all its attempts; 38 is taken. */
 static void
 put_attempts(ReturnSetInfo *result, const Ledger *ledger, const char *op_id)
 {
-	char       *kind;
-	int         generation;
-	TimestampTz started_at;
-	int         n;
-	char      **op_ids = attempt_with_object(ledger, "external_id", &n);
+	int    n;
+	char **op_ids = attempt_with_object(ledger, "external_id", &n);
 
-	if (attempt_read(ledger, op_id, 38, &kind, &generation, &started_at))
-	{
-		put(result, "attempt.kind", kind);
-		put_int(result, "attempt.generation", generation);
-		put_time(result, "attempt.started_at", started_at);
-	}
 	put_time(result, "attempt.finished_at", attempt_last_lookup(ledger, op_id));
 	put_bool(result, "attempt.request_id",
 			 attempt_has_event(ledger, op_id, "request_id"));
-	put_int(result, "attempt.n", attempt_next_late(ledger, op_id));
+	put_int(result, "attempt.n", attempt_free_number(ledger, op_id, 38));
 	for (int i = 0; i < n; i++)
 		put(result, "attempt.external_id", op_ids[i]);
 }
