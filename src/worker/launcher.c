@@ -63,11 +63,16 @@ static int    known_size = 0;
 static int64  asked_at = 0; /* somebody committed a CREATE EXTENSION */
 static bool   complained = false;
 
+/* A server in binary upgrade mode is one that pg_upgrade reads, or writes a copy to:
+ * it may be gone in a minute, and what it sent with it. A single user has no
+ * background workers at all. */
 void
 launcher_register(void)
 {
 	BackgroundWorker worker = {0};
 
+	if (IsBinaryUpgrade)
+		return;
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = 1;
