@@ -72,8 +72,7 @@ SELECT pg_temp.said(:'good', p) FROM unnest(ARRAY[
 	'{"rules": [{"if": {"status": 409}, "then": "not_sent"}]}',
 	'{"redact": "$.card"}',
 	'{"approval": "yes"}',
-	'{"executor": "browser"}',
-	'{"undo": {"action": 7}}']::jsonb[]) p;
+	'{"executor": "browser"}']::jsonb[]) p;
 
 -- 3. What must be there.
 SELECT pg_temp.said(:'good', p) FROM unnest(ARRAY[
@@ -85,7 +84,6 @@ SELECT pg_temp.said(:'good', p) FROM unnest(ARRAY[
 	'{"args": {"amount": {"type": null}}}',
 	'{"rules": [{"if": {"status": 409}}]}',
 	'{"rules": [{"then": "rejected"}]}',
-	'{"undo": {}}',
 	'{"auth": {"scheme": "header"}}']::jsonb[]) p;
 
 -- 4. jsonpaths: they parse, they run, and nothing in them can throw later.
@@ -188,7 +186,7 @@ SELECT pg_temp.said(:'good', p) FROM unnest(ARRAY[
 	'{"request": {"form": {"meta": null}}, "headers": {"X-Reference": "{marker}"}}',
 	'{"object": {"marker": null}}',
 	'{"object": null}',
-	'{"object": {"marker": null}, "lookup": {"items": null, "next": null}}',
+	'{"object": {"marker": null}, "lookup": {"items": null, "more": null, "next": null}}',
 	'{"poll": {"path": "/v1/refunds/{external_id}"}}',
 	'{"poll": {"path": "/v1/refunds", "query": {"id": "{external_id}"}}}',
 	'{"poll": {"path": "/v1/refunds/{external}"}}']::jsonb[]) p;
@@ -204,7 +202,7 @@ SELECT pg_temp.said(:'good', p) FROM unnest(ARRAY[
 	'{"lookup": {"next": {"query": {"page[after]": "$.next", "page[size]": "100"}}}}',
 	'{"lookup": {"more": null}}',
 	'{"lookup": {"more": null, "next": {"query": {"after": null, "page": "{page}"}}}}',
-	'{"lookup": {"items": null}}',
+	'{"lookup": {"items": null, "more": null}}',
 	'{"lookup": {"pages": 0}}',
 	'{"poll": {"path": "/v1/refunds"}}',
 	'{"poll": {}}',
@@ -218,6 +216,17 @@ SELECT pg_temp.said(:'good', p) FROM unnest(ARRAY[
 
 -- 9. Promises that make no sense.
 SELECT pg_temp.said(:'good', p) FROM unnest(ARRAY[
+	'{"rate": {"per_second": 20}}',
+	'{"rate": null}',
+	'{"undo": {"action": "example.charge"}}',
+	'{"messages": {"en": {}}}',
+	'{"auth": {"name": "x-api-key"}}',
+	'{"args": {"flag": {"type": "boolean", "min": 1}}}',
+	'{"object": null, "lookup": null, "success": {"object": "$.refund"}}',
+	'{"lookup": {"items": null, "next": null}}',
+	'{"lookup": {"next": null, "pages": 5}}',
+	'{"webhook": {"scheme": "github", "secret": "file:hook", "tolerance": "1 min"}}',
+	'{"webhook": {"scheme": "github", "secret": "file:hook", "url": "https://hooks.example.com"}}',
 	'{"effect": "set"}',
 	'{"effect": "sett"}',
 	'{"request": {"json": {"a": "{marker}"}}}',
@@ -253,8 +262,7 @@ SELECT _op_check_spec('no marker', _op_merge(:'good', '{"object": {"marker": nul
 SELECT _op_check_spec('one page', _op_merge(:'good', '{"lookup": {"more": null, "next": null}}'));
 SELECT _op_check_spec('first page', _op_merge(:'good', '{"lookup": {"next": null}}'));
 SELECT _op_check_spec('counted pages', _op_merge(:'good', '{"lookup": {"next": {"query": {"after": null, "page": "{page}", "offset": "{seen}"}}}}'));
-SELECT _op_check_spec('later', _op_merge(:'good', '{"rate": {"per_second": 20}, "undo": {"action": "example.charge"}}'));
-SELECT _op_check_spec('by id', _op_merge(:'good', '{"lookup": {"path": "/v1/refunds/{external_id}", "items": null, "query": null, "next": null}}'));
+SELECT _op_check_spec('by id', _op_merge(:'good', '{"lookup": {"path": "/v1/refunds/{external_id}", "items": null, "query": null, "more": null, "next": null}}'));
 SELECT _op_check_spec(u, _op_merge(:'good', jsonb_build_object('base_url', u)))
 FROM unnest('{https://localhost,https://LOCALHOST:8443,https://127.0.0.1,https://10.1.2.3,https://172.16.0.1,https://192.168.1.1,https://169.254.169.254,https://[::1]:1,https://[fd00::1],https://intranet,https://2130706433}'::text[]) u;
 -- out in the world
@@ -262,12 +270,14 @@ SELECT _op_check_spec(u, _op_merge(:'good', jsonb_build_object('base_url', u)))
 FROM unnest('{https://api.example.com,https://172.32.0.1,https://[2001:db8::1],https://localhost.example.com}'::text[]) u;
 
 -- 11. Parts: by level, not whole.
-SELECT _op_check_part('spec of provider "example"', '{"base_url": "https://api.example.com", "namespace": "eu-", "tls": {"ca": "/etc/ca.pem"}, "proxy": "http://proxy:3128", "concurrency": 8, "rate": {"per_second": 20}, "webhook": {"scheme": "stripe"}, "key": {"ttl": "24 h"}}', true);
-SELECT _op_check_part('spec of action "example.refund"', '{"args": {"amount": {"min": 5}}, "undo": {"action": "example.charge"}, "redact": ["$.card.number"], "approval": true, "executor": "client", "console": "https://console.example.com/{external_id}", "messages": {"en": {}}, "source": "[D]", "lookup": {"first": true, "pages": 5, "next": {"query": {"page": "{page}"}}}, "poll": {"path": "/x/{external_id}"}}', false);
+SELECT _op_check_part('spec of provider "example"', '{"base_url": "https://api.example.com", "namespace": "eu-", "tls": {"ca": "/etc/ca.pem"}, "proxy": "http://proxy:3128", "concurrency": 8, "webhook": {"scheme": "stripe"}, "key": {"ttl": "24 h"}}', true);
+SELECT _op_check_part('spec of action "example.refund"', '{"args": {"amount": {"min": 5}}, "redact": ["$.card.number"], "approval": true, "executor": "client", "console": "https://console.example.com/{external_id}", "source": "[D]", "lookup": {"first": true, "pages": 5, "next": {"query": {"page": "{page}"}}}, "poll": {"path": "/x/{external_id}"}}', false);
 SELECT _op_check_part('spec of action "example.refund"', '{"namespace": "eu-"}', false);
 SELECT _op_check_part('spec of action "example.refund"', '{"tls": {"ca": "/etc/ca.pem"}}', false);
 SELECT _op_check_part('spec of action "example.refund"', '{"base_url": "https://evil.example"}', false);
 SELECT _op_check_part('spec of action "example.refund"', '{"concurency": 5}', false);
+SELECT _op_check_part('spec of action "example.refund"', '{"undo": {"action": "example.charge"}}', false);
+SELECT _op_check_part('spec of provider "example"', '{"rate": {"per_second": 20}}', true);
 SELECT _op_check_part('spec of provider "example"', '{"concurency": 5}', true);
 SELECT _op_check_part('spec of provider "example"', '[]', true);
 

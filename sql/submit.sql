@@ -25,6 +25,7 @@ SELECT op_submit('bad-1', 'shop.order', '{"sku": "a", "count": 100}');
 SELECT op_submit('bad-1', 'shop.order', '{"sku": "a", "count": 1}', not_after => '2000-01-01');
 SELECT op_submit('bad-1', 'shop.order', '{"sku": "a", "count": 1}', not_before => '2100-01-02', not_after => '2100-01-01');
 SELECT op_submit('bad-1', 'shop.order', '{"sku": "a", "count": 1}', lane => 'a');
+SELECT op_submit('bad-1', 'shop.order', '{"sku": "a", "count": 1}', dedupe_key => 'd');
 SELECT op_submit('bad-1', 'shop.order', '{"sku": "a", "count": 1}', traceparent => E'00-1\r\nX-Evil: 1');
 SELECT op_submit(NULL, 'shop.order', '{"sku": "a", "count": 1}');
 SELECT op_submit('', 'shop.order', '{"sku": "a", "count": 1}');
@@ -76,6 +77,6 @@ SELECT (r).op_id, count(*), count(*) FILTER (WHERE (r).is_new) AS new FROM s GRO
 -- Times are columns: not before then.
 SELECT state, retry_after_s > 1000 AS later FROM op_submit('later', 'shop.order', '{"sku": "a", "count": 1}',
 	not_before => now() + interval '1 day', not_after => now() + interval '2 days', run_id => 'run-1', step => '3',
-	tool_call_id => 'call_1', dedupe_key => 'd', cost => 12.50);
+	tool_call_id => 'call_1', cost => 12.50);
 SELECT r.step, r.tool_call_id, r.dedupe_key, r.cost, r.not_after - r.not_before AS span, o.run_id, o.submitted_by = current_user AS by_me
   FROM op_request AS r JOIN op_operation AS o USING (op_id) WHERE op_id = 'later';

@@ -137,6 +137,14 @@ read_arguments(FunctionCallInfo fcinfo, LedgerBirth *birth)
 						birth->op_id),
 				 errhint("Submit the next operation when op_wait() says that this one "
 						 "has ended.")));
+	if (birth->dedupe_key)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("dedupe_key of operation \"%s\" cannot be kept: nothing but the "
+						"op id tells twins yet",
+						birth->op_id),
+				 errhint("Compute the op id from what is done, with op_key(): the same "
+						 "id is done once.")));
 	check_times(birth);
 	birth->submitted_by = GetUserNameFromId(GetOuterUserId(), false);
 }

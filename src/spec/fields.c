@@ -111,7 +111,7 @@ names_in(const Reading *reading, const char *parent, const char **names)
 
 	for (const Field *f = reading->table; f->path != NULL; f++)
 	{
-		if (stands_in(f, parent) && allowed(reading, f))
+		if (stands_in(f, parent) && allowed(reading, f) && f->read != read_later)
 			names[n++] = leaf_of(f->path);
 	}
 	return n;
@@ -339,6 +339,13 @@ read_list(const Place *place, const JsonbValue *value)
 }
 
 /* --------------------------------------------------- readers: one value */
+
+/* Somebody who may write it would rely on it. */
+void
+read_later(const Place *place, const JsonbValue *value)
+{
+	field_fault(place, "has no effect yet, so it is refused", NULL, place->field->extra);
+}
 
 char *
 field_text(const Place *place, const JsonbValue *value)

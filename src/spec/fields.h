@@ -80,7 +80,9 @@ extern void read_path(const Place *place, const JsonbValue *value);      /* Json
 extern void read_condition(const Place *place, const JsonbValue *value); /* JsonPath * */
 extern void read_object(const Place *place, const JsonbValue *value); /* JsonbValue * */
 extern void read_paths(const Place *place, const JsonbValue *value);  /* not kept */
-extern void read_any(const Place *place, const JsonbValue *value);    /* JsonbValue * */
+extern void read_later(const Place      *place,
+					   const JsonbValue *value); /* refused; what to do */
+extern void read_any(const Place *place, const JsonbValue *value); /* JsonbValue * */
 
 /* For readers elsewhere. */
 extern void          *field_target(const Place *place);

@@ -48,6 +48,10 @@ check_arg_names(const Spec *spec, const char *what)
 				   "op_id, marker, external_id and key are not arguments.", NULL);
 		if (*arg->name == '\0' || strpbrk(arg->name, "{}") != NULL)
 			refuse(what, path, "has a name that no placeholder can name", NULL, NULL);
+		if (strcmp(arg->type, "boolean") == 0 && (arg->has_min || arg->has_max))
+			refuse(what, path, "has bounds without an effect",
+				   "What is true or false is not more or less.",
+				   "Leave \"min\" and \"max\" out.");
 	}
 }
 
@@ -348,6 +352,10 @@ check_key(const Spec *spec, const char *what)
 static void
 check_auth(const Spec *spec, const char *what)
 {
+	if (spec->auth != AUTH_HEADER && spec->auth_header != NULL)
+		refuse(what, "auth.name", "has no effect in this scheme",
+			   "Only the scheme \"header\" has a header of its own.",
+			   "Set the one that is inherited to null.");
 	if (spec->auth != AUTH_HEADER)
 		return;
 	if (spec->auth_header == NULL)
@@ -427,6 +435,37 @@ backoff_upside_down(const Spec *s)
 }
 
 static bool
+success_of_nothing(const Spec *s)
+{
+	return s->success_object != NULL && !s->has_object;
+}
+
+static bool
+more_of_one(const Spec *s)
+{
+	return s->lookup_one && s->lookup_more != NULL;
+}
+
+static bool
+pages_of_one(const Spec *s)
+{
+	return spec_says(s, "lookup", "pages") && s->lookup_next == NULL;
+}
+
+static bool
+tolerance_without_time(const Spec *s)
+{
+	return spec_says(s, "webhook", "tolerance") && s->webhook.signature.timestamp == NULL;
+}
+
+static bool
+url_unsigned(const Spec *s)
+{
+	return spec_says(s, "webhook", "url") &&
+		   strstr(s->webhook.signature.payload, "{url}") == NULL;
+}
+
+static bool
 connect_beyond_total(const Spec *s)
 {
 	return s->connect_timeout > s->promises.timeout && spec_says(s, "timeout", "connect");
@@ -468,6 +507,18 @@ static const struct
 	 NULL},
 	{connect_beyond_total, "timeout.connect", "must not be more than \"timeout.total\"",
 	 NULL, NULL},
+	{success_of_nothing, "success.object", "has no effect without \"object\"",
+	 "Without it nothing is read from an answer.", "Say how an object is read."},
+	{more_of_one, "lookup.more", "has no effect without \"lookup.items\"",
+	 "One object has no pages.", "Set the one that is inherited to null."},
+	{pages_of_one, "lookup.pages", "has no effect without \"lookup.next\"",
+	 "One page is read where nothing says how the next is asked for.",
+	 "Set \"lookup.next\"."},
+	{tolerance_without_time, "webhook.tolerance", "has no effect without a timestamp",
+	 "What is signed says nothing of when that was.",
+	 "Set \"webhook.timestamp\", if the provider signs one."},
+	{url_unsigned, "webhook.url", "has no effect where the address is not signed", NULL,
+	 "Put {url} into \"webhook.payload\", if the provider signs it."},
 };
 
 static void
@@ -544,18 +595,6 @@ lookup_by_id(const Spec *s)
 }
 
 static bool
-has_rate(const Spec *s)
-{
-	return spec_says(s, "rate", NULL);
-}
-
-static bool
-has_undo(const Spec *s)
-{
-	return spec_says(s, "undo", NULL);
-}
-
-static bool
 unused_secret(const Spec *s)
 {
 	return s->secret != NULL && s->auth == AUTH_NONE;
@@ -597,8 +636,6 @@ static const struct
 				  "no \"lookup.next\""},
 	{pages_shift, "a lookup that counts pages may miss an object while others vanish: "
 				  "use a cursor where the provider has one"},
-	{has_rate, "\"rate\" has no effect yet: only \"concurrency\" limits what is sent"},
-	{has_undo, "\"undo\" has no effect yet: nothing is undone by itself"},
 	{lookup_by_id, "a lookup needs the external id, which an operation whose answer is "
 				   "lost does not have"},
 	{missing_secret, "nothing can be sent: \"auth\" needs a secret, and there is none"},

@@ -3,8 +3,8 @@
  *
  * Invariants:
  *
- *  1. Every field that a spec may have is one row of spec_fields, those of later
- *     features too: these are checked and not kept.
+ *  1. Every field that a spec may have is one row of spec_fields. A field of a
+ *     later feature is one, too, and is refused: what is accepted has an effect.
  *  2. What is not said is the cautious thing: a key that is not known to be
  *     remembered is never relied on, an error not known to be kept is not kept.
  *  3. Each field by itself is good here; what fields mean together is profile.c's.
@@ -384,6 +384,14 @@ read_one_of(const Place *place, const JsonbValue *value)
 static const FieldMany many_args = {sizeof(SpecArg), SPEC(args), SPEC(nargs), ARG(name)};
 static const FieldMany many_rules = {sizeof(SpecRule), SPEC(rules), SPEC(nrules), 0};
 
+/* What a field without an effect is told to do instead. */
+static const char no_rate[] = "\"concurrency\" limits how many requests are out at once.";
+static const char no_undo[] =
+	"Nothing is undone by machine: submit the action that undoes "
+	"it, under an op id of its own.";
+static const char no_messages[] =
+	"Make words of your own from state, effect and next_action.";
+
 /* clang-format off */
 static const Field spec_fields[] = {
 	/* path                 how it is read   where      kept in                   from, to, names */
@@ -401,7 +409,7 @@ static const Field spec_fields[] = {
 	{"proxy",               read_text,       PROVIDER,  SPEC(proxy),              0, 0, NULL},
 	{"namespace",           read_text,       PROVIDER,  SPEC(name_space),         0, 0, NULL},
 	{"concurrency",         read_integer,    PROVIDER,  SPEC(concurrency),        1, 1000, NULL},
-	{"rate",                read_any,        PROVIDER,  NOWHERE,                  0, 0, NULL},
+	{"rate",                read_later,      PROVIDER,  NOWHERE,                  0, 0, no_rate},
 	{"webhook",             read_members,    PROVIDER,  NOWHERE,                  0, 0, NULL},
 	{"webhook.scheme",      read_choice,     REQUIRED,  SIGN(scheme),             0, 0, signature_schemes},
 	{"webhook.secret",      read_secret,     0,         HOOK(secret),             0, 0, NULL},
@@ -499,14 +507,12 @@ static const Field spec_fields[] = {
 	{"retry.max",           read_duration,   0,         PROMISE(max),             1000, 0, NULL},
 	{"retry.jitter",        read_number,     0,         PROMISE(jitter),          0, 1, NULL},
 
-	{"undo",                read_members,    0,         NOWHERE,                  0, 0, NULL},
-	{"undo.action",         read_text,       REQUIRED,  NOWHERE,                  0, 0, NULL},
-	{"undo.args",           read_object,     0,         NOWHERE,                  0, 0, NULL},
+	{"undo",                read_later,      0,         NOWHERE,                  0, 0, no_undo},
 	{"redact",              read_redact,     0,         NOWHERE,                  0, 0, NULL},
 	{"approval",            read_boolean,    0,         SPEC(approval),           0, 0, NULL},
 	{"executor",            read_choice,     0,         SPEC(executor),                 0, 0, executors},
 	{"console",             read_console,    0,         SPEC(console),            0, 0, NULL},
-	{"messages",            read_object,     0,         NOWHERE,                  0, 0, NULL},
+	{"messages",            read_later,      0,         NOWHERE,                  0, 0, no_messages},
 	{NULL, NULL, 0, 0, 0, 0, NULL}};
 /* clang-format on */
 

@@ -98,7 +98,7 @@ COMMENT ON COLUMN op_request.headers IS '"Name: value" lines as they are sent, w
 COMMENT ON COLUMN op_request.body IS 'the body''s bytes; NULL: none';
 COMMENT ON COLUMN op_request.step IS 'the step of the run; recorded only';
 COMMENT ON COLUMN op_request.tool_call_id IS 'the id of the models tool call; recorded only';
-COMMENT ON COLUMN op_request.dedupe_key IS 'recorded only';
+COMMENT ON COLUMN op_request.dedupe_key IS 'NULL: op_submit() refuses it until it has an effect';
 COMMENT ON COLUMN op_request.traceparent IS 'W3C trace context, sent as a header';
 COMMENT ON COLUMN op_request.not_before IS 'it is not sent before; NULL: at once';
 COMMENT ON COLUMN op_request.not_after IS 'no send begins from then on; NULL: no limit';

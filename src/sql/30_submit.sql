@@ -33,7 +33,7 @@ CREATE FUNCTION op_submit(op_id text, action text, args jsonb DEFAULT '{}',
 	LANGUAGE c VOLATILE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
 	AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION op_submit(text, text, jsonb, text, text, text, text, text, text, timestamptz, timestamptz, numeric) IS
-	'Records an operation in the caller''s own transaction; it is sent after the commit, once. The same op_id again answers with the first operation''s receipt. Errors: OL002 other arguments under this id, OL004 wrong argument, OL005 no such action, OL006 not an op id.';
+	'Records an operation in the caller''s own transaction; it is sent after the commit, once. The same op_id again answers with the first operation''s receipt. args: as the action declares them. traceparent is sent as a header. not_before, not_after: no send before, none from then on. run_id, step, tool_call_id and cost are recorded, and nothing follows from them. Errors: 0A000 dedupe_key and lane have no effect yet, so they are refused; OL002 other arguments under this id, OL004 wrong argument, OL005 no such action, OL006 not an op id.';
 
 CREATE FUNCTION op_status(op_id text) RETURNS op_receipt
 	LANGUAGE c STABLE SECURITY DEFINER SET search_path = pg_catalog, @extschema@, pg_temp
