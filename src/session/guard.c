@@ -1,6 +1,7 @@
 /*
- * guard.c - the trigger that every row of op_operation passes, the worker's and
- * those written by hand; and op_transitions(), which lists what it lets pass.
+ * guard.c - what keeps hands off: the trigger that every row of op_operation passes,
+ * the worker's and those written by hand; the one of what the extension ships; and
+ * op_transitions(), which lists what the first lets pass.
  *
  * What an operation is never changes, its state follows the arrows, and values
  * are in their ranges. The last would be the work of CHECK constraints; but the
@@ -9,6 +10,7 @@
 #include "postgres.h"
 
 #include "base/compat.h"
+#include "commands/extension.h"
 #include "commands/trigger.h"
 #include "rules/decide.h"
 #include "base/errors.h"
@@ -22,6 +24,7 @@
 
 PG_FUNCTION_INFO_V1(_op_guard);
 PG_FUNCTION_INFO_V1(op_transitions);
+PG_FUNCTION_INFO_V1(_op_shipped);
 
 /* Columns that the guard looks at. */
 enum
@@ -211,4 +214,26 @@ op_transitions(PG_FUNCTION_ARGS)
 		}
 	}
 	return (Datum) 0;
+}
+
+/* ------------------------------------------------------ what the extension ships */
+
+/* Profiles are in no dump: a restored database has those of its extension, and what
+ * was written by hand would be gone there. Only the extension's own scripts write. */
+Datum
+_op_shipped(PG_FUNCTION_ARGS)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("_op_shipped() is a trigger")));
+	if (!creating_extension)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("table \"op_profile\" cannot be changed by hand"),
+			 errdetail("It has what the extension ships, and is in no dump: after a "
+					   "restore a profile of your own would be missing."),
+			 errhint("What differs from a profile goes into the spec of the provider, "
+					 "and actions of your own come with op_action_add().")));
+	PG_RETURN_POINTER(NULL);
 }

@@ -242,10 +242,16 @@ CREATE TABLE op_profile
 	version bigint NOT NULL GENERATED ALWAYS AS (pg_catalog.jsonb_hash_extended(spec, 0)) STORED
 );
 
-COMMENT ON TABLE op_profile IS 'Shipped rules per kind of provider, with their sources; replaced by updates.';
+COMMENT ON TABLE op_profile IS 'Shipped rules per kind of provider, with their sources; replaced by updates, and by nobody else.';
 COMMENT ON COLUMN op_profile.name IS 'as op_provider_add() takes it';
 COMMENT ON COLUMN op_profile.spec IS '"provider": fields of every provider of this kind; "actions": the actions that it brings';
 COMMENT ON COLUMN op_profile.version IS 'changes with the content';
+
+CREATE FUNCTION _op_shipped() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION _op_shipped() IS 'Refuses what no script of the extension writes.';
+
+CREATE TRIGGER op_profile_shipped BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON op_profile
+	FOR EACH STATEMENT EXECUTE FUNCTION _op_shipped();
 
 CREATE TABLE op_provider
 (

@@ -22,6 +22,38 @@ END
 $$;
 COMMENT ON FUNCTION _op_spec(text) IS 'The merged spec of an action; NULL: no such action.';
 
+-- Without the profile it was made from, an action is half of itself.
+CREATE FUNCTION _op_whole_spec(action text) RETURNS jsonb
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, @extschema@, pg_temp AS $$
+DECLARE
+	v_action record;
+BEGIN
+	SELECT p.name AS provider, p.profile, a.template, f.spec IS NOT NULL AS has_profile,
+	       a.template IS NULL OR f.spec -> 'actions' ? a.template AS has_template,
+	       (SELECT string_agg(k, ', ' ORDER BY k) FROM jsonb_object_keys(f.spec -> 'actions') AS k) AS templates
+	  INTO v_action
+	  FROM op_action AS a
+	  JOIN op_provider AS p ON p.name = a.provider
+	  LEFT JOIN op_profile AS f ON f.name = p.profile
+	 WHERE a.name = _op_whole_spec.action;
+	IF NOT v_action.has_profile THEN
+		RAISE EXCEPTION USING ERRCODE = 'OL005',
+			MESSAGE = format('profile "%s" does not exist', v_action.profile),
+			DETAIL = format('Action "%s" of provider "%s" is made from it.', action, v_action.provider),
+			HINT = format('There are: %s. UPDATE op_provider to name one of them.',
+			              (SELECT string_agg(f.name, ', ' ORDER BY f.name) FROM op_profile AS f));
+	ELSIF NOT v_action.has_template THEN
+		RAISE EXCEPTION USING ERRCODE = 'OL005',
+			MESSAGE = format('profile "%s" has no action "%s"', v_action.profile, v_action.template),
+			DETAIL = format('Action "%s" of provider "%s" is made from it.', action, v_action.provider),
+			HINT = format('It has: %s.', v_action.templates);
+	END IF;
+	RETURN _op_spec(action);
+END
+$$;
+COMMENT ON FUNCTION _op_whole_spec(text) IS
+	'The merged spec of an action; NULL: no such action. Error OL005: its profile, or the action of the profile that it starts from, does not exist.';
+
 CREATE FUNCTION op_provider_add(name text, profile text DEFAULT 'http', base_url text DEFAULT NULL,
                                 secret text DEFAULT NULL, spec jsonb DEFAULT '{}', account text DEFAULT NULL)
 	RETURNS void
@@ -39,7 +71,7 @@ BEGIN
 	SELECT f.spec INTO v_profile FROM op_profile AS f WHERE f.name = op_provider_add.profile;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION USING ERRCODE = 'OL005',
-			MESSAGE = format('profile %s does not exist', coalesce(quote_literal(profile), 'NULL')),
+			MESSAGE = format('profile %s does not exist', coalesce('"' || profile || '"', 'NULL')),
 			HINT = format('There are: %s.', (SELECT string_agg(f.name, ', ' ORDER BY f.name) FROM op_profile AS f));
 	END IF;
 	PERFORM _op_check_part(format('spec of provider "%s"', op_provider_add.name), coalesce(op_provider_add.spec, '{}'), true);
@@ -78,7 +110,7 @@ BEGIN
 	END IF;
 	IF NOT EXISTS (SELECT FROM op_provider AS p WHERE p.name = op_action_add.provider) THEN
 		RAISE EXCEPTION USING ERRCODE = 'OL005',
-			MESSAGE = format('provider %s does not exist', coalesce(quote_literal(provider), 'NULL')),
+			MESSAGE = format('provider %s does not exist', coalesce('"' || provider || '"', 'NULL')),
 			HINT = 'Add it with op_provider_add() first.';
 	END IF;
 	IF EXISTS (SELECT FROM op_action AS a WHERE a.name = op_action_add.name) THEN
@@ -89,7 +121,7 @@ BEGIN
 	PERFORM _op_check_part(format('spec of action "%s"', op_action_add.name), op_action_add.spec, false);
 	INSERT INTO op_action (name, provider, spec)
 	VALUES (op_action_add.name, op_action_add.provider, op_action_add.spec);
-	PERFORM _op_check_spec(op_action_add.name, _op_spec(op_action_add.name));
+	PERFORM _op_check_spec(op_action_add.name, _op_whole_spec(op_action_add.name));
 END
 $$;
 COMMENT ON FUNCTION op_action_add(text, text, jsonb) IS
@@ -163,7 +195,7 @@ BEGIN
 		SELECT a.name FROM op_action AS a
 		 WHERE CASE TG_TABLE_NAME WHEN 'op_action' THEN a.name = NEW.name ELSE a.provider = NEW.name END
 	LOOP
-		PERFORM _op_check_spec(v_action, _op_spec(v_action));
+		PERFORM _op_check_spec(v_action, _op_whole_spec(v_action));
 	END LOOP;
 	SELECT e.operations INTO v_left FROM _op_elsewhere(v_provider) AS e;
 	IF v_left > 0 THEN
@@ -195,7 +227,7 @@ BEGIN
 	 WHERE p.name = _op_provider_set_paused.name;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION USING ERRCODE = 'OL005',
-			MESSAGE = format('provider %s does not exist', coalesce(quote_literal(name), 'NULL')),
+			MESSAGE = format('provider %s does not exist', coalesce('"' || name || '"', 'NULL')),
 			HINT = 'op_provider lists them.';
 	END IF;
 	INSERT INTO op_event (actor, event, note)

@@ -206,7 +206,7 @@ config_action(const Ledger *ledger, const char *action, char **provider, int64 *
 Jsonb *
 config_spec(const Ledger *ledger, const char *action)
 {
-	static const SpiStatement merged = {"SELECT @._op_spec($1)", 1, {TEXTOID}};
+	static const SpiStatement merged = {"SELECT @._op_whole_spec($1)", 1, {TEXTOID}};
 	Datum                     values[] = {CStringGetTextDatum(action)};
 	Jsonb                    *spec = NULL;
 
