@@ -238,6 +238,19 @@ SELECT object, s.verdict AS send, s.reason, l.verdict AS lookup, l.reason FROM (
 	LATERAL _op_classify(spec, :'ours'::jsonb || jsonb_build_object('status', 200, 'body', object)) s,
 	LATERAL _op_classify(spec, :'ours'::jsonb || jsonb_build_object('kind', 'lookup', 'status', 200, 'body', jsonb_build_object('data', jsonb_build_array(object)))) l;
 
+-- What carries no marker of ours, though it is an object; and lists in which nothing has one.
+SELECT e AS answer, verdict, reason, unmarked
+FROM (VALUES
+	('{"status": 201, "body": {"id": "re_1", "meta": {"op_id": "refund-1"}}}'),
+	('{"status": 201, "body": {"id": "re_1", "reference": "refund-1"}}'),
+	('{"status": 201, "body": {"id": "re_1", "meta": {"op_id": "REFUND-1"}}}'),
+	('{"status": 200, "body": {"error": {"code": "throttled"}}}'),
+	('{"status": 200, "body": "<html>"}'),
+	('{"kind": "lookup", "status": 200, "body": {"data": []}}'),
+	('{"kind": "lookup", "status": 200, "body": {"data": [{"id": "re_1", "reference": "refund-1"}, {"id": "re_2"}]}}'),
+	('{"kind": "lookup", "status": 200, "body": {"data": [{"id": "re_1", "reference": "refund-1"}, {"id": "re_2", "meta": {"op_id": "refund-2"}}]}}')) c (e),
+	_op_classify(:'spec'::jsonb || '{"lookup": {"path": "/x", "items": "$.data[*]"}}', :'ours'::jsonb || e::jsonb);
+
 -- A lookup that fails says nothing about the operation; nor does a page without its list.
 SELECT e AS answer, verdict, reason
 FROM (VALUES

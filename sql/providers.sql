@@ -64,7 +64,7 @@ CREATE FUNCTION pg_temp.follows(spec jsonb, o jsonb, kind text, evidence jsonb) 
 	SELECT concat_ws(' ', d.state, d.step, rtrim(to_char(extract(epoch FROM d.due_at - pg_temp.now()), 'FMSG999999990.9'), '.'),
 		'[' || d.sealed || ']', CASE WHEN d.contradiction THEN '!' END, '(' || d.reason || ')')
 	FROM _op_classify(spec, evidence || jsonb_build_object('kind', kind, 'op_id', 'refund-1', 'finished_at', pg_temp.now())) c,
-		_op_decide(o, _op_promises(spec), jsonb_build_object('verdict', c.verdict, 'kind', kind, 'keyed', c.keyed, 'retry_at', c.retry_at), pg_temp.now()) d
+		_op_decide(o, _op_promises(spec), jsonb_build_object('verdict', c.verdict, 'kind', kind, 'keyed', c.keyed, 'retry_at', c.retry_at, 'unmarked', c.unmarked), pg_temp.now()) d
 $$;
 CREATE FUNCTION pg_temp.story(which int) RETURNS TABLE (exchange text, verdict text, kind text, follows text, n int) LANGUAGE sql AS $$
 	SELECT e.what, c.verdict, p.kind, pg_temp.follows(p.spec, o.o, e.kind, e.evidence), p.n
@@ -94,7 +94,7 @@ CREATE TEMP VIEW row AS
 SELECT o.n AS story, e.what, p.kind, e.evidence, d.*
 FROM operation o, exchange e, provider p,
 	_op_classify(p.spec, e.evidence || jsonb_build_object('kind', e.kind, 'op_id', 'refund-1', 'finished_at', pg_temp.now())) c,
-	_op_decide(o.o, _op_promises(p.spec), jsonb_build_object('verdict', c.verdict, 'kind', e.kind, 'keyed', c.keyed, 'retry_at', c.retry_at), pg_temp.now()) d
+	_op_decide(o.o, _op_promises(p.spec), jsonb_build_object('verdict', c.verdict, 'kind', e.kind, 'keyed', c.keyed, 'retry_at', c.retry_at, 'unmarked', c.unmarked), pg_temp.now()) d
 WHERE e.kind = CASE WHEN o.n <= 3 THEN 'send' ELSE 'lookup' END;
 SELECT count(*) AS rows, count(*) FILTER (WHERE step = 'send') AS sends FROM row;
 \echo Never sent again: after anything but proof that it did nothing, where there are no keys

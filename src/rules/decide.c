@@ -481,9 +481,13 @@ on_effect_hinted(const Case *c, OplMoment when)
 	return look(&sealed, when);
 }
 
+/* A 2xx without a marker may be ours all the same, with a marker that is not where we
+ * look. So it is evidence of an effect. */
 static OplDecision
 on_no_answer(const Case *c)
 {
+	if (c->finding->unmarked)
+		return on_effect_hinted(c, c->now);
 	if (c->promises->recipe)
 		return look(c, c->now);
 	return again(c, send_later(c));
@@ -507,6 +511,8 @@ on_absent_too_early(const Case *c)
 static OplDecision
 on_absent(const Case *c)
 {
+	bool proved = !c->finding->unmarked;
+
 	if (elsewhere(c))
 		return stay_or_give_up(c, look_later(c));
 	if (c->op->state == OPL_PENDING)
@@ -515,12 +521,14 @@ on_absent(const Case *c)
 		return stay_or_give_up(c, look_later(c));
 	if (!quiet(c, c->finding->started_at))
 		return on_absent_too_early(c);
-	if (c->op->sealed == OPL_SEAL_REFUSED)
+	if (proved && c->op->sealed == OPL_SEAL_REFUSED)
 		return end(c, OPL_FAILED, "refused");
-	if (c->op->state != OPL_REVIEW && may_send(c, c->now))
+	if (proved && c->op->state != OPL_REVIEW && may_send(c, c->now))
 		return resend(c, c->now);
 	/* What sealed it says more than that nothing was found. */
-	return review(c, c->op->sealed == OPL_SEAL_NONE ? "absent" : NULL);
+	if (c->op->sealed != OPL_SEAL_NONE)
+		return review(c, NULL);
+	return review(c, proved ? "absent" : "unmarked");
 }
 
 static OplDecision

@@ -171,7 +171,10 @@ typedef struct OplFinding
 	OplObject  object;
 	bool       object_failed;   /* this very object is on record as failed */
 	bool       same_generation; /* its marker is the present generation's */
-	double     dice;            /* 0 <= dice < 1, drawn by the caller */
+	bool       unmarked;        /* a 2xx shows an object without a marker. Of absence: a
+								 * send was answered 2xx, and what it made may be among
+								 * what is not ours, since its marker cannot be read */
+	double dice;                /* 0 <= dice < 1, drawn by the caller */
 } OplFinding;
 
 /* What follows. `after` is the operation as it is to be stored. */

@@ -10,6 +10,7 @@
 #include "access/xlog.h"
 #include "store/actions.h"
 #include "store/agenda.h"
+#include "store/attempt.h"
 #include "store/config.h"
 #include "store/finding.h"
 #include "store/home.h"
@@ -42,7 +43,8 @@ typedef struct Facts
 	TimestampTz      due_at;
 	OplClock         clock;
 	bool             paused;
-	bool             away; /* this copy sends nothing */
+	bool             away;     /* this copy sends nothing */
+	const char      *answered; /* what a 2xx to a send was; NULL: none came */
 } Facts;
 
 static Facts
@@ -66,6 +68,7 @@ gather(FunctionCallInfo fcinfo, Action *(*find)(const Ledger *ledger, const char
 		f.operation->op.not_after = f.request->not_after;
 	f.clock = finding_clock(NULL);
 	f.step = agenda_step(&ledger, op_id, &f.due_at);
+	f.answered = attempt_answered(&ledger, op_id, f.operation->op.generation);
 	provider = config_provider(&ledger, f.operation->provider);
 	f.paused = provider != NULL && provider->paused;
 	f.away =
@@ -431,6 +434,42 @@ contradiction_words(const Facts *f)
 		marker_of(f));
 }
 
+/* Our marker is not where it should be: on what a send was answered, or on anything
+ * that a list shows. */
+static bool
+is_unmarked(const Facts *f)
+{
+	const char *reason = f->operation->reason;
+
+	if (f->answered == NULL)
+		return false;
+	return strcmp(f->answered, "no_marker") == 0 ||
+		   strcmp(f->answered, "foreign_marker") == 0 ||
+		   (reason != NULL && strcmp(reason, "unmarked") == 0);
+}
+
+/* What a lookup does not show proves nothing then: nobody is told to do it anew. */
+static const char *
+unmarked_words(const Facts *f)
+{
+	const char *id = quote_literal_cstr(f->operation->op_id);
+	JsonbValue  object;
+	JsonbValue  path = {.type = jbvNull};
+
+	if (json_member(&f->action->spec->json->root, "object", &object))
+		(void) json_member(object.val.binary.data, "marker", &path);
+	return psprintf(
+		"A send was answered with success, but \"%s\" is not where object.marker looks "
+		"(%.*s): if that field is wrong, no lookup can find what is there. Look at what "
+		"came, SELECT op_evidence(%s), and at the provider. If it is there: SELECT "
+		"op_resolve(%s, 'confirmed', '<its id>', '<what you saw>'). Or repair "
+		"object.marker (UPDATE op_action SET spec = … WHERE name = %s), then SELECT "
+		"op_recheck(%s).",
+		marker_of(f), path.type == jbvString ? path.val.string.len : 0,
+		path.type == jbvString ? path.val.string.val : "", id, id,
+		quote_literal_cstr(f->operation->action), id);
+}
+
 static const char *
 absent_words(const Facts *f)
 {
@@ -455,6 +494,8 @@ suggestion(const Facts *f)
 			   "bytes go; op_reject() ends it.";
 	if (op->contradiction)
 		return contradiction_words(f);
+	if (is_unmarked(f))
+		return unmarked_words(f);
 	return psprintf("%sLook for \"%s\" at the provider. If it is there, "
 					"op_resolve('confirmed') with its id; %s.",
 					stumble_words(f), marker_of(f), absent_words(f));

@@ -157,6 +157,7 @@ static const Field finding_fields[] = {
 	{"object",          read_choice,   0,              FINDING(object),          0, 0, objects},
 	{"object_failed",   read_boolean,  0,              FINDING(object_failed),   0, 0, NULL},
 	{"same_generation", read_boolean,  0,              FINDING(same_generation), 0, 0, NULL},
+	{"unmarked",        read_boolean,  0,              FINDING(unmarked),        0, 0, NULL},
 	{"dice",            read_number,   0,              FINDING(dice),            0, 1, NULL},
 	{NULL, NULL, 0, 0, 0, 0, NULL}};
 /* clang-format on */
@@ -346,7 +347,7 @@ read_evidence(Jsonb *json, Written *w)
 	write_headers(w);
 }
 
-/* (spec, evidence) -> (verdict, reason, external_id, retry_at, keyed) */
+/* (spec, evidence) -> (verdict, reason, external_id, retry_at, keyed, unmarked) */
 Datum
 _op_classify(PG_FUNCTION_ARGS)
 {
@@ -354,8 +355,8 @@ _op_classify(PG_FUNCTION_ARGS)
 	Written   w;
 	Ours      ours;
 	Judgement j;
-	Datum     values[5];
-	bool      nulls[5] = {false};
+	Datum     values[6];
+	bool      nulls[6] = {false};
 
 	read_evidence(PG_GETARG_JSONB_P(1), &w);
 	ours.op_id = w.op_id;
@@ -368,5 +369,6 @@ _op_classify(PG_FUNCTION_ARGS)
 	values[2] = text_or_null(j.external_id, &nulls[2]);
 	values[3] = moment_or_null(j.retry_at, &nulls[3]);
 	values[4] = BoolGetDatum(j.keyed);
+	values[5] = BoolGetDatum(j.unmarked);
 	PG_RETURN_DATUM(make_row(fcinfo, values, nulls));
 }

@@ -238,7 +238,8 @@ static OplDecision
 decide(Report *r)
 {
 	OplPromises promises = finding_promises(r->action->spec, r->operation, &r->judgement);
-	OplFinding  finding = finding_of(r->operation, &r->judgement, r->kind, r->claimed_at);
+	OplFinding  finding =
+		finding_of(&r->ledger, r->operation, &r->judgement, r->kind, r->claimed_at);
 
 	if (r->generation != r->operation->op.generation)
 		finding.same_generation = false;

@@ -352,7 +352,8 @@ take_in(const Delivery *d, LedgerOperation *operation, const Action *action)
 		classify_object(action->spec, &ours, d->object, operation->external_id);
 	OplClock    clock = finding_clock(NULL);
 	OplPromises promises = finding_promises(action->spec, operation, &judgement);
-	OplFinding  finding = finding_of(operation, &judgement, OPL_KIND_DOOR, clock.now);
+	OplFinding  finding =
+		finding_of(&d->ledger, operation, &judgement, OPL_KIND_DOOR, clock.now);
 	char       *id = event_id(d);
 	OplDecision decision;
 

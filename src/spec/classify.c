@@ -30,6 +30,7 @@
 #define MORE_PAGES "more_pages"
 
 #define NO_MARKER "no_marker"
+#define FOREIGN_MARKER "foreign_marker"
 
 /* A longer Retry-After is none that we wait for. */
 #define LONGEST_RETRY_AFTER (7 * 24 * 3600)
@@ -237,7 +238,7 @@ see_marker(const Spec *spec, const Ours *ours, Jsonb *object, Sight *sight)
 		marker == NULL ? 0
 					   : canon_marker_generation(marker, ours->name_space, ours->op_id);
 	if (sight->generation == 0)
-		sight->fault = marker == NULL ? NO_MARKER : "foreign_marker";
+		sight->fault = marker == NULL ? NO_MARKER : FOREIGN_MARKER;
 }
 
 static Sight
@@ -269,6 +270,19 @@ judge_sight(const Ours *ours, const Sight *sight, OplVerdict verdict, const char
 
 	j.external_id = sight->id;
 	j.same_generation = same;
+	return j;
+}
+
+/* An object that cannot be believed. What has neither marker nor id, as an error told
+ * with a 200, is none. */
+static Judgement
+judged_unbelieved(const Sight *sight)
+{
+	bool      unmarked = strcmp(sight->fault, NO_MARKER) == 0;
+	Judgement j =
+		judged(OPL_V_UNKNOWN, unmarked && sight->id == NULL ? "no_object" : sight->fault);
+
+	j.unmarked = unmarked && sight->id != NULL;
 	return j;
 }
 
@@ -325,7 +339,7 @@ judge_success(const Spec *spec, const Ours *ours, const Evidence *e, Jsonb *body
 		return judged(OPL_V_UNKNOWN, "no_object");
 	sight = see_object(spec, ours, object);
 	if (sight.fault != NULL)
-		return judged(OPL_V_UNKNOWN, sight.fault);
+		return judged_unbelieved(&sight);
 	verdict = verdict_of_life(sight.life, e->http_status);
 	return judge_sight(ours, &sight, verdict, word_of(verdict));
 }
@@ -371,7 +385,7 @@ judge_by_rule(const Spec *spec, const Ours *ours, const SpecRule *rule, const Ev
 	if (object == NULL || !spec->has_object)
 		return j;
 	sight = see_object(spec, ours, object);
-	if (sight.fault != NULL && strcmp(sight.fault, "foreign_marker") == 0)
+	if (sight.fault != NULL && strcmp(sight.fault, FOREIGN_MARKER) == 0)
 		return judged(OPL_V_UNKNOWN, sight.fault);
 	if (sight.fault == NULL)
 	{
@@ -468,6 +482,8 @@ typedef struct Tally
 {
 	Sight living;   /* id NULL: none */
 	Sight failed;   /* of this generation; id NULL: none */
+	bool  items;    /* there are any, */
+	bool  marked;   /* and one with a marker, whosesoever */
 	bool  two;      /* living objects */
 	bool  nameless; /* ours, but without an id */
 	bool  odd;      /* our marker on an object of another kind */
@@ -476,6 +492,9 @@ typedef struct Tally
 static void
 count_object(const Ours *ours, const Sight *sight, Tally *tally)
 {
+	tally->items = true;
+	if (sight->fault == NULL || strcmp(sight->fault, NO_MARKER) != 0)
+		tally->marked = true;
 	if (sight->generation == 0)
 		return;
 	if (sight->other_kind)
@@ -504,6 +523,8 @@ life_word(OplVerdict life)
 static Judgement
 judge_tally(const Ours *ours, const Tally *tally, bool more)
 {
+	Judgement absent = judged(OPL_V_ABSENT, "absent");
+
 	if (tally->two)
 		return judge_sight(ours, &tally->living, OPL_V_CONTRADICTION, "two_objects");
 	if (tally->living.id != NULL && tally->living.generation != ours->generation)
@@ -518,7 +539,10 @@ judge_tally(const Ours *ours, const Tally *tally, bool more)
 	if (tally->failed.id != NULL)
 		return judge_sight(ours, &tally->failed, OPL_V_FOUND_FAILED,
 						   life_word(OPL_V_FOUND_FAILED));
-	return judged(OPL_V_ABSENT, "absent");
+	absent.unmarked = tally->items && !tally->marked;
+	if (absent.unmarked)
+		absent.reason = "unmarked";
+	return absent;
 }
 
 /* Does the provider have more than these pages? */

@@ -26,6 +26,7 @@ typedef struct Judgement
 	OplMoment  retry_at;    /* OPL_NEVER: not said */
 	bool       keyed;       /* from behind the key store */
 	bool       same_generation;
+	bool       unmarked; /* its object, or all of its list, has no marker */
 } Judgement;
 
 extern Judgement classify_send(const Spec *spec, const Ours *ours,

@@ -8,11 +8,12 @@ CREATE FUNCTION _op_classify(
 	OUT reason text,
 	OUT external_id text,
 	OUT retry_at timestamptz,
-	OUT keyed bool)
+	OUT keyed bool,
+	OUT unmarked bool)
 LANGUAGE C STABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', '_op_classify';
 COMMENT ON FUNCTION _op_classify(jsonb, jsonb) IS
-'What one exchange proves. spec: as far as it matters for answers. evidence: {kind: send|lookup, sent, phase: none|resolve|connect|tls|sent|head|done, curl_code, status, headers: {name: value}, body: text or JSON, body_base64, cut, too_late, error, retry_after: seconds, finished_at, op_id, generation}; without op_id the marker is not compared';
+'What one exchange proves. spec: as far as it matters for answers. evidence: {kind: send|lookup, sent, phase: none|resolve|connect|tls|sent|head|done, curl_code, status, headers: {name: value}, body: text or JSON, body_base64, cut, too_late, error, retry_after: seconds, finished_at, op_id, generation}; without op_id the marker is not compared. unmarked: the object of a 2xx, or all that is in the list, has no marker';
 
 CREATE FUNCTION _op_decide(
 	operation jsonb,
@@ -28,7 +29,7 @@ CREATE FUNCTION _op_decide(
 LANGUAGE C STABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', '_op_decide';
 COMMENT ON FUNCTION _op_decide(jsonb, jsonb, jsonb, timestamptz) IS
-'What follows from a verdict. operation: {state, tainted, sealed, contradiction, adopted, generation, tries, attempts, trying_since, first_sent_at, last_sent_at, external_id, not_after, place}; promises: {ttl, stores, guards, margin, timeout, flight, lag, recipe, attempts, patience, give_up, initial, base, max, jitter, place}, durations as text, places as any words; finding: {verdict, kind: send|lookup|door|late, keyed, started_at, retry_at, object: none|same|other, object_failed, same_generation, dice}';
+'What follows from a verdict. operation: {state, tainted, sealed, contradiction, adopted, generation, tries, attempts, trying_since, first_sent_at, last_sent_at, external_id, not_after, place}; promises: {ttl, stores, guards, margin, timeout, flight, lag, recipe, attempts, patience, give_up, initial, base, max, jitter, place}, durations as text, places as any words; finding: {verdict, kind: send|lookup|door|late, keyed, started_at, retry_at, object: none|same|other, object_failed, same_generation, unmarked, dice}';
 
 CREATE FUNCTION _op_place(spec jsonb)
 RETURNS bigint

@@ -155,6 +155,28 @@ attempt_last_lookup(const Ledger *ledger, const char *op_id)
 	return last;
 }
 
+char *
+attempt_answered(const Ledger *ledger, const char *op_id, int generation)
+{
+	Scanner *s = open_all_of(ledger, op_id);
+	char    *reason = NULL;
+
+	while (scanner_next(s))
+	{
+		int  status = scanner_int(s, Att_http_status);
+		bool marker = scanner_is(s, Att_reason, "no_marker") ||
+					  scanner_is(s, Att_reason, "foreign_marker");
+
+		if (status >= 200 && status <= 299 &&
+			scanner_int(s, Att_generation) == generation &&
+			(scanner_is(s, Att_kind, "send") || scanner_is(s, Att_kind, "report")) &&
+			(reason == NULL || marker))
+			reason = scanner_text(s, Att_reason);
+	}
+	scanner_close(s);
+	return reason;
+}
+
 /* As open_all_of(), of whatever is committed by now: the transaction's snapshot may be
  * older than the last attempt that was stored, and the operation's row, which the caller
  * holds, as it was then. */

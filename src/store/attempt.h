@@ -32,6 +32,9 @@ extern void attempt_insert(const Ledger *ledger, const LedgerAttempt *attempts, 
 
 /* When the last lookup ended; OPL_NEVER: there was none. */
 extern TimestampTz attempt_last_lookup(const Ledger *ledger, const char *op_id);
+/* Was a send of the generation answered 2xx? The word for what came, one that speaks of
+ * a marker before others; NULL: no. */
+extern char *attempt_answered(const Ledger *ledger, const char *op_id, int generation);
 /* The number that evidence is stored under which is not the answer to what is under way:
  * that of its own exchange, while nobody has written there, else the next of those that
  * count down from -1. `n` 0: it has none of its own. The caller holds the operation, as

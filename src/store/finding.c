@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/wake.h"
 #include "store/agenda.h"
+#include "store/attempt.h"
 
 #include "common/pg_prng.h"
 #include "utils/memutils.h"
@@ -80,9 +81,23 @@ object_of(const LedgerOperation *operation, const char *id)
 	return strcmp(operation->external_id, id) == 0 ? OPL_OBJECT_SAME : OPL_OBJECT_OTHER;
 }
 
+/* A send was answered 2xx, and what came of it is not known by our marker: it did not
+ * carry it, or nothing in the list carries any. Asked of what is on record, so that
+ * late answers count. */
+static bool
+may_be_unseen(const Ledger *ledger, const LedgerOperation *operation,
+			  const Judgement *judgement)
+{
+	const char *answer =
+		attempt_answered(ledger, operation->op_id, operation->op.generation);
+
+	return answer != NULL && (judgement->unmarked || strcmp(answer, "no_marker") == 0 ||
+							  strcmp(answer, "foreign_marker") == 0);
+}
+
 OplFinding
-finding_of(const LedgerOperation *operation, const Judgement *judgement, OplKind kind,
-		   TimestampTz started_at)
+finding_of(const Ledger *ledger, const LedgerOperation *operation,
+		   const Judgement *judgement, OplKind kind, TimestampTz started_at)
 {
 	const char *id = judgement->external_id;
 	OplFinding  finding = {.verdict = judgement->verdict,
@@ -93,8 +108,11 @@ finding_of(const LedgerOperation *operation, const Judgement *judgement, OplKind
 						   .object = object_of(operation, id),
 						   .object_failed = id && has_failed(operation, id),
 						   .same_generation = judgement->same_generation,
+						   .unmarked = judgement->unmarked,
 						   .dice = pg_prng_double(&pg_global_prng_state)};
 
+	if (judgement->verdict == OPL_V_ABSENT)
+		finding.unmarked = may_be_unseen(ledger, operation, judgement);
 	return finding;
 }
 

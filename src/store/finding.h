@@ -33,8 +33,9 @@ extern bool finding_polls(const Spec *spec, const LedgerOperation *operation,
  * steady clock goes to `steady`; NULL: of no use. */
 extern OplClock finding_clock(int64 *steady);
 
-extern OplFinding finding_of(const LedgerOperation *operation, const Judgement *judgement,
-							 OplKind kind, TimestampTz started_at);
+extern OplFinding finding_of(const Ledger *ledger, const LedgerOperation *operation,
+							 const Judgement *judgement, OplKind kind,
+							 TimestampTz started_at);
 
 /* What is to be stored: its words, and whose object it is. */
 extern void finding_apply(LedgerChange *change, const Judgement *judgement);

@@ -43,7 +43,7 @@ static OplFinding
 finding_for(const Batch *batch, const Exchange *exchange,
 			const LedgerOperation *operation)
 {
-	OplFinding finding = finding_of(operation, &exchange->judgement,
+	OplFinding finding = finding_of(batch->ledger, operation, &exchange->judgement,
 									kind_of(exchange, operation), exchange->started_at);
 
 	if (finding.retry_at != OPL_NEVER)

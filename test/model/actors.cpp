@@ -473,6 +473,7 @@ Actors::finding(const World &w, const Finding &f) const
 	                                                         : OPL_NEVER;
 	r.started_at = f.started_at;
 	r.same_generation = true;
+	r.unmarked = s.unmarked && f.flag && f.verdict == OPL_V_UNKNOWN;
 	r.object = OPL_OBJECT_NONE;
 	if (f.object == NOBODY || s.anonymous)
 		return r;
@@ -747,6 +748,8 @@ Actors::worker(const World &w, int slot)
 			emit(with_evidence(w, slot, OPL_V_NOT_SENT, NOBODY, false), MACHINE);
 			break;
 		case WAITING:
+			if (s.unmarked)
+				break;
 			say("worker: gives up waiting");
 			emit(with_evidence(w, slot, OPL_V_UNKNOWN, NOBODY, false), MACHINE);
 			break;
@@ -812,6 +815,10 @@ Actors::classify_list(const World &w, int slot, const u8 *shown)
 	for (int i = 0; i < OBJECTS; i++)
 	{
 		bool same = w.object[i].gen == w.slot[slot].gen;
+
+		if (s.unmarked)
+			continue;
+
 		bool lives = shown[i] == SHOWN_PENDING || shown[i] == SHOWN_DONE;
 
 		if (lives && same)
@@ -882,6 +889,8 @@ Actors::answer(World w, int request, OplVerdict verdict, int object, bool flag,
 	u8 owner = w.request[request].owner;
 
 	w.request[request] = Request();
+	if (s.unmarked && object != NOBODY)
+		verdict = OPL_V_UNKNOWN, object = NOBODY, flag = true;
 	if (owner != NOBODY)
 	{
 		std::string before = said;
@@ -892,7 +901,7 @@ Actors::answer(World w, int request, OplVerdict verdict, int object, bool flag,
 		emit(with_evidence(w, owner, verdict, object, flag), MACHINE);
 		said = before;
 	}
-	if (!changed)
+	if (!changed || s.unmarked)
 		return;
 	if (stories)
 		said += ", the answer is lost";

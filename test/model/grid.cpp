@@ -139,6 +139,9 @@ const char *const special[] = {
 	"special/moved-restored-reissued recipe=1 stores=0 marked=0 ttl=0 key=0 patience=2 "
 	"moves=1 backup=1 attempts=1 busy=0 refuses=0 errors=0 dies=0 declines=0 reissue=1 "
 	"crashes=0",
+	"special/unmarked-is-no-proof lemma=4",
+	"special/unmarked recipe=1 stores=0 marked=0 unmarked=1 timeout=2 crashes=0 "
+	"errors=0 dies=0",
 	"special/lagging recipe=1 lag=1 stores=0 marked=0 busy=0 refuses=0",
 	"special/archived recipe=1 stores=1 marked=0 pends=1 archives=1 busy=0 dies=0 "
 	"declines=0",

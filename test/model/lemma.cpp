@@ -151,6 +151,43 @@ another_place_proves_nothing(Outcome *result)
 	});
 }
 
+/* What may be ours, with a marker that cannot be read, keeps it from being sent
+ * again under a key that does not guard, and from being called failed. */
+void
+unmarked_is_no_proof(Outcome *result)
+{
+	every_operation([result](const OplOperation &op, const OplPromises &p)
+	{
+		OplFinding f = {};
+
+		f.started_at = NOW;
+		f.retry_at = OPL_NEVER;
+		f.same_generation = f.unmarked = true;
+		result->states++;
+		if (op.state == OPL_SUBMITTED)
+		{
+			f.verdict = OPL_V_UNKNOWN;
+			f.kind = OPL_KIND_SEND;
+			OplDecision d = opl_decide(&op, &p, &f, STEADY);
+
+			if (!op.contradiction &&
+			    (d.after.sealed == OPL_SEAL_NONE || d.step == OPL_STEP_SEND))
+				result->bad = "a 2xx without our marker is no evidence of an effect";
+		}
+		else if (op.state == OPL_UNKNOWN || op.state == OPL_ACCEPTED ||
+		         op.state == OPL_REVIEW)
+		{
+			f.verdict = OPL_V_ABSENT;
+			f.kind = OPL_KIND_LOOKUP;
+			OplDecision d = opl_decide(&op, &p, &f, STEADY);
+
+			if (d.after.state == OPL_FAILED ||
+			    (d.step == OPL_STEP_SEND && (!p.guards || op.adopted)))
+				result->bad = "absence among things without a marker is proof";
+		}
+	});
+}
+
 } // namespace
 
 Outcome
@@ -162,7 +199,9 @@ lemma(int which)
 		late_says_nothing(&result);
 	else if (which == 2)
 		no_send_before_its_time(&result);
-	else
+	else if (which == 3)
 		another_place_proves_nothing(&result);
+	else
+		unmarked_is_no_proof(&result);
 	return result;
 }

@@ -48,6 +48,7 @@ extern "C" {
 	X(reverses, 0, "a done object may fail")                                   \
 	X(archives, 0, "an object once seen may vanish from lookups")              \
 	X(anonymous, 0, "objects have no id we can read")                          \
+	X(unmarked, 0, "objects carry no marker we can read; no answer is lost")   \
 	X(hooks, 0, "webhooks")                                                    \
 	X(there, 0, "somebody may have done it before we first ask or send")       \
 	/* who else acts */                                                        \

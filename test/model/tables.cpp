@@ -163,7 +163,7 @@ set(Case *c, const std::string &field, const std::string &v, int line)
 	                     {"adopted", &op.adopted},         {"guards", &p.guards},
 	                     {"recipe", &p.recipe},            {"client", &p.client},
 	                     {"keyed", &f.keyed},              {"object_failed", &f.object_failed},
-	                     {"same_generation", &f.same_generation},
+	                     {"same_generation", &f.same_generation}, {"unmarked", &f.unmarked},
 	                     {"lookup_first", &c->first},      {"external", &c->external},
 	                     {"guarded", &c->guarded},         {"born_held", &c->held},
 	                     {"rejected", &c->rejected}};
