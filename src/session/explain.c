@@ -45,6 +45,8 @@ typedef struct Facts
 	bool             paused;
 	bool             away;     /* this copy sends nothing */
 	const char      *answered; /* what a 2xx to a send was; NULL: none came */
+	int              nobjects;
+	LedgerObject    *objects; /* of ours at the provider */
 } Facts;
 
 static Facts
@@ -69,6 +71,7 @@ gather(FunctionCallInfo fcinfo, Action *(*find)(const Ledger *ledger, const char
 	f.clock = finding_clock(NULL);
 	f.step = agenda_step(&ledger, op_id, &f.due_at);
 	f.answered = attempt_answered(&ledger, op_id, f.operation->op.generation);
+	f.objects = attempt_objects(&ledger, op_id, &f.nobjects);
 	provider = config_provider(&ledger, f.operation->provider);
 	f.paused = provider != NULL && provider->paused;
 	f.away =
@@ -293,6 +296,14 @@ static const char place_lost[] =
 	"when it was adopted, it had been sent to another account than the row said: only an "
 	"object of ours is proof; a person must find out the rest";
 
+static char *
+object_words(const LedgerObject *object)
+{
+	return psprintf("%s: %s, %s%s", object->id, object->state,
+					object->seen ? "shown by " : "on record",
+					object->seen ? object->seen : "");
+}
+
 /* ----------------------------------------------------------------- op_explain */
 
 static void
@@ -350,6 +361,16 @@ say_facts(ReturnSetInfo *out, const Facts *f)
 			"if nothing is known by then, a person is asked");
 }
 
+/* One alone is the external id; several are what a person must know of. */
+static void
+say_objects(ReturnSetInfo *out, const Facts *f)
+{
+	if (f->nobjects < 2 && !f->operation->op.contradiction)
+		return;
+	for (int i = 0; i < f->nobjects; i++)
+		say(out, "object", OPL_NEVER, object_words(&f->objects[i]));
+}
+
 static void
 say_worker(ReturnSetInfo *out)
 {
@@ -370,10 +391,11 @@ op_explain(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	say(out, "state", OPL_NEVER,
 		psprintf("%s: %s", opl_state_name(state),
-				 with_reason(state_message(state), f.operation->reason)));
+				 with_reason(receipt_message(f.operation), f.operation->reason)));
 	say(out, "next", f.step == OPL_STEP_NONE ? OPL_NEVER : next.at,
 		next_words(&f, &next));
 	say_answers(out, &f, &next);
+	say_objects(out, &f);
 	if (!opl_state_ended(state))
 	{
 		say_facts(out, &f);
@@ -426,12 +448,20 @@ marker_of(const Facts *f)
 static const char *
 contradiction_words(const Facts *f)
 {
+	const char    *id = quote_literal_cstr(f->operation->op_id);
+	StringInfoData objects;
+
+	initStringInfo(&objects);
+	for (int i = 0; i < f->nobjects; i++)
+		appendStringInfo(&objects, "%s%s", i > 0 ? "; " : "",
+						 object_words(&f->objects[i]));
 	return psprintf(
-		"Two things that cannot both be true are on record; the attempts show "
-		"which. Look for \"%s\" at the provider. If there are two effects, "
-		"undo one there; then op_resolve('confirmed', …) or "
-		"op_resolve('failed').",
-		marker_of(f));
+		"Two things that cannot both be true are on record: %s. Look for \"%s\" at the "
+		"provider. If there are two effects, undo one there. Then say what is left: "
+		"SELECT op_resolve(%s, 'confirmed', '<id of the one that is left>', '<what you "
+		"saw>'), or SELECT op_resolve(%s, 'failed', note => '<what you saw>') if none "
+		"is.",
+		objects.len > 0 ? objects.data : "the attempts show which", marker_of(f), id, id);
 }
 
 /* Our marker is not where it should be: on what a send was answered, or on anything

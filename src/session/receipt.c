@@ -28,12 +28,6 @@ static const char *const messages[OPL_STATE_COUNT] = {
 	[OPL_CANCELLED] = "withdrawn before anything was sent",
 };
 
-const char *
-state_message(OplState state)
-{
-	return messages[state];
-}
-
 static bool
 was_rejected(const LedgerOperation *operation)
 {
@@ -56,11 +50,18 @@ seconds_until(TimestampTz moment)
 	return left <= 0 ? 1 : (int) Min((left + 999999) / 1000000, PG_INT32_MAX);
 }
 
-static const char *
-message_of(const LedgerOperation *operation)
+const char *
+receipt_message(const LedgerOperation *operation)
 {
 	bool tried = operation->op.state == OPL_PENDING && operation->op.attempts > 0;
 
+	/* Said, not seen: whoever reads it should know. */
+	if (operation->reason && strcmp(operation->reason, "resolved") == 0 &&
+		opl_state_ended(operation->op.state))
+		return operation->op.state == OPL_CONFIRMED
+				   ? "a person says that it happened; op_timeline() shows who"
+				   : "a person says that it did not happen, and it will not; "
+					 "op_timeline() shows who";
 	if (tried && operation->reason)
 		return psprintf("could not be executed yet (%s); it is tried again",
 						operation->reason);
@@ -96,7 +97,7 @@ receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *operation, bool is
 	nulls[8] = operation->reason == NULL;
 	if (operation->reason)
 		values[8] = CStringGetTextDatum(operation->reason);
-	values[9] = CStringGetTextDatum(message ? message : message_of(operation));
+	values[9] = CStringGetTextDatum(message ? message : receipt_message(operation));
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
 }
 

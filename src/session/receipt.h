@@ -19,7 +19,7 @@ extern Datum receipt_datum(FunctionCallInfo fcinfo, const LedgerOperation *opera
 						   bool is_new, TimestampTz due_at, const char *message);
 
 /* What is said of a state. */
-extern const char *state_message(OplState state);
+extern const char *receipt_message(const LedgerOperation *operation);
 
 /* The op id that is a function's first argument. Raises OL006 when it is NULL. */
 extern char *op_id_argument(FunctionCallInfo fcinfo);

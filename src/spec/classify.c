@@ -487,7 +487,25 @@ typedef struct Tally
 	bool  two;      /* living objects */
 	bool  nameless; /* ours, but without an id */
 	bool  odd;      /* our marker on an object of another kind */
+	List *ours;     /* each Sight with an id, of whatever generation */
 } Tally;
+
+/* A list may show an object twice, as pages shift. */
+static void
+keep_sight(Tally *tally, const Sight *sight)
+{
+	Sight    *copy;
+	ListCell *cell;
+
+	foreach (cell, tally->ours)
+	{
+		if (strcmp(((Sight *) lfirst(cell))->id, sight->id) == 0)
+			return;
+	}
+	copy = palloc(sizeof(Sight));
+	*copy = *sight;
+	tally->ours = lappend(tally->ours, copy);
+}
 
 static void
 count_object(const Ours *ours, const Sight *sight, Tally *tally)
@@ -501,7 +519,11 @@ count_object(const Ours *ours, const Sight *sight, Tally *tally)
 		tally->odd = true;
 	else if (sight->id == NULL)
 		tally->nameless = true;
-	else if (sight->life == OPL_V_FOUND_FAILED)
+	else
+		keep_sight(tally, sight);
+	if (sight->other_kind || sight->id == NULL)
+		return;
+	if (sight->life == OPL_V_FOUND_FAILED)
 	{
 		if (sight->generation == ours->generation && tally->failed.id == NULL)
 			tally->failed = *sight;
@@ -510,6 +532,30 @@ count_object(const Ours *ours, const Sight *sight, Tally *tally)
 		tally->living = *sight;
 	else if (strcmp(tally->living.id, sight->id) != 0)
 		tally->two = true;
+}
+
+/* What people look for at the provider. */
+static char *
+write_objects(const Tally *tally)
+{
+	StringInfoData out;
+	ListCell      *cell;
+
+	initStringInfo(&out);
+	foreach (cell, tally->ours)
+	{
+		const Sight *sight = lfirst(cell);
+
+		appendStringInfoString(&out, out.len == 0 ? "[{\"id\": " : ", {\"id\": ");
+		canon_json_string(&out, sight->id, strlen(sight->id));
+		appendStringInfo(&out, ", \"state\": \"%s\", \"generation\": %d}",
+						 sight->life == OPL_V_FOUND           ? "done"
+						 : sight->life == OPL_V_FOUND_PENDING ? "pending"
+															  : "failed",
+						 sight->generation);
+	}
+	appendStringInfoChar(&out, ']');
+	return out.data;
 }
 
 static const char *
@@ -582,6 +628,8 @@ judge_list(const Spec *spec, const Ours *ours, Jsonb *page, Search *search)
 	search->pages++;
 	search->seen += JB_ROOT_COUNT(items);
 	j = judge_tally(ours, search->tally, has_more(spec, page));
+	if (list_length(search->tally->ours) > 1 || j.verdict == OPL_V_CONTRADICTION)
+		j.objects = write_objects(search->tally);
 	if (j.verdict == OPL_V_INCONCLUSIVE && strcmp(j.reason, MORE_PAGES) == 0)
 		search->before = page;
 	return j;

@@ -22,6 +22,7 @@ typedef struct Judgement
 	OplVerdict verdict;
 	char      *reason;      /* a short word: timeout, http_500, key_in_use, … */
 	char      *external_id; /* of the object that decided, or NULL */
+	char      *objects;     /* all of ours, where several were seen: JSON, or NULL */
 	char      *request_id;  /* the provider's own id of the request, or NULL */
 	OplMoment  retry_at;    /* OPL_NEVER: not said */
 	bool       keyed;       /* from behind the key store */

@@ -183,6 +183,7 @@ CREATE TABLE op_attempt
 	response_body    bytea,
 	error            text,
 	pages            integer,
+	objects          jsonb,
 	PRIMARY KEY (op_id, n)
 );
 
@@ -212,6 +213,7 @@ COMMENT ON COLUMN op_attempt.response_headers IS 'header lines of the answer, by
 COMMENT ON COLUMN op_attempt.response_body IS 'bytes as they came, up to the response limit; those of several pages one after the other, a line feed between them';
 COMMENT ON COLUMN op_attempt.error IS 'what the transport, or the client, said of a failure';
 COMMENT ON COLUMN op_attempt.pages IS 'pages of a lookup''s list that were read; NULL: one, or none';
+COMMENT ON COLUMN op_attempt.objects IS 'all objects of ours that a list showed, [{id, state, generation}]; NULL: not more than the one in external_id';
 
 -- What people and rules did.
 CREATE TABLE op_event

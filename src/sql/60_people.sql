@@ -101,6 +101,7 @@ BEGIN
 		                        'response_body', _op_shown(a.response_body, false, v_redact))
 		                     ORDER BY a.n), '[]')
 		               FROM op_attempt AS a WHERE a.op_id = v_op.op_id),
+		'objects', (SELECT coalesce(jsonb_agg(jsonb_strip_nulls(to_jsonb(x))), '[]') FROM _op_objects(v_op.op_id) AS x),
 		'events', (SELECT coalesce(jsonb_agg(to_jsonb(e) - 'op_id' ORDER BY e.id), '[]')
 		             FROM op_event AS e WHERE e.op_id = v_op.op_id));
 END

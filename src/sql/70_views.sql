@@ -8,6 +8,7 @@ SELECT o.op_id, o.state, CASE o.state WHEN 'held' THEN 'approval' ELSE 'decision
                    'reason', a.reason, 'http_status', a.http_status, 'external_id', a.external_id,
                    'error', a.error)) ORDER BY a.n)
           FROM op_attempt AS a WHERE a.op_id = o.op_id) AS evidence,
+       (SELECT jsonb_agg(jsonb_strip_nulls(to_jsonb(x))) FROM _op_objects(o.op_id) AS x) AS objects,
        f.key_forgotten_at, f.quiet_at,
        (SELECT d.due_at FROM op_due AS d WHERE d.op_id = o.op_id) AS next_lookup_at,
        f.suggestion, f.console, op_digest(o.op_id) AS digest
@@ -34,6 +35,7 @@ COMMENT ON COLUMN op_review.contradiction IS 'evidence contradicts itself; only 
 COMMENT ON COLUMN op_review.external_id IS 'the object at the provider; NULL: none is known';
 COMMENT ON COLUMN op_review.failed_ids IS 'objects of this operation that are known to have failed';
 COMMENT ON COLUMN op_review.evidence IS 'what each exchange showed, oldest first; op_evidence() has all of it';
+COMMENT ON COLUMN op_review.objects IS 'all objects of this operation at the provider that were ever seen: id, state, and the exchanges that showed them';
 COMMENT ON COLUMN op_review.key_forgotten_at IS 'the provider forgets the key then; NULL: nothing was sent, or it never remembers one';
 COMMENT ON COLUMN op_review.quiet_at IS 'from then on nothing that was sent can still arise, and op_resolve() takes failed; NULL: nothing was sent';
 COMMENT ON COLUMN op_review.next_lookup_at IS 'the machine asks the provider again then; NULL: it does not';

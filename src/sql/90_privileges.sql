@@ -22,7 +22,7 @@ DECLARE
 	                          'op_canonical_json', 'op_transitions', 'op_claim', 'op_report', 'op_webhook'];
 	v_operate text[] := ARRAY['op_cancel', 'op_resolve', 'op_recheck', 'op_reissue', 'op_approve', 'op_reject',
 	                          'op_digest', 'op_explain', 'op_evidence', 'op_export', 'op_timeline', 'op_health', 'op_provider_pause', 'op_provider_resume',
-	                          '_op_review_facts', '_op_redact', '_op_spec', '_op_whole_spec', '_op_merge']; -- op_review calls these
+	                          '_op_review_facts', '_op_redact', '_op_spec', '_op_whole_spec', '_op_objects', '_op_merge']; -- op_review calls these
 	v_admin   text[] := ARRAY['op_provider_add', 'op_provider_rotate', 'op_action_add', 'op_adopt', 'op_purge'];
 	v_tables  text[] := ARRAY['op_operation', 'op_request', 'op_due', 'op_nudge', 'op_attempt', 'op_event',
 	                          'op_provider', 'op_action', 'op_profile', 'op_control', 'op_review'];

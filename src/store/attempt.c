@@ -13,7 +13,9 @@
 #include "base/datum.h"
 #include "catalog/pg_type.h"
 #include "store/scanner.h"
+#include "store/spi.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/snapmgr.h"
 
 #define ATTEMPT_COLUMNS(X)                        \
@@ -38,7 +40,8 @@
 	X(response_headers, BYTEAOID, SCANNER_FIXED)  \
 	X(response_body, BYTEAOID, SCANNER_FIXED)     \
 	X(error, TEXTOID, SCANNER_FIXED)              \
-	X(pages, INT4OID, SCANNER_FIXED)
+	X(pages, INT4OID, SCANNER_FIXED)              \
+	X(objects, JSONBOID, SCANNER_FIXED)
 
 enum
 {
@@ -114,6 +117,9 @@ insert_row(Scanner *s, const LedgerAttempt *a)
 			  e ? e->headers_len : 0);
 	set_bytes(s, Att_response_body, a->bodies, e ? e->body : NULL, e ? e->body_len : 0);
 	set_number(s, Att_pages, a->pages, a->pages <= 1);
+	if (a->objects)
+		scanner_set(s, Att_objects,
+					DirectFunctionCall1(jsonb_in, CStringGetDatum(a->objects)), false);
 	scanner_insert(s);
 }
 
@@ -175,6 +181,27 @@ attempt_answered(const Ledger *ledger, const char *op_id, int generation)
 	}
 	scanner_close(s);
 	return reason;
+}
+
+/* For people, so a statement will do. */
+LedgerObject *
+attempt_objects(const Ledger *ledger, const char *op_id, int *count)
+{
+	static const SpiStatement all = {
+		"SELECT id, state, seen FROM @._op_objects($1)", 1, {TEXTOID}};
+	Datum         values[] = {CStringGetTextDatum(op_id)};
+	LedgerObject *objects;
+
+	*count = spi_run(ledger, &all, values, NULL);
+	objects = palloc0(sizeof(LedgerObject) * Max(*count, 1));
+	for (int i = 0; i < *count; i++)
+	{
+		objects[i].id = spi_text(ledger, i, 1);
+		objects[i].state = spi_text(ledger, i, 2);
+		objects[i].seen = spi_text(ledger, i, 3);
+	}
+	spi_done();
+	return objects;
 }
 
 /* As open_all_of(), of whatever is committed by now: the transaction's snapshot may be

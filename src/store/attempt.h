@@ -20,6 +20,7 @@ typedef struct LedgerAttempt
 	const char     *reason;
 	const char     *external_id;
 	const char     *request_id;
+	const char     *objects;  /* of ours, where several were seen: JSON, or NULL */
 	const Evidence *evidence; /* NULL: there was no exchange we saw the end of */
 	StringInfo      headers;  /* what came before it on earlier pages, NULL: nothing */
 	StringInfo      bodies;
@@ -35,6 +36,15 @@ extern TimestampTz attempt_last_lookup(const Ledger *ledger, const char *op_id);
 /* Was a send of the generation answered 2xx? The word for what came, one that speaks of
  * a marker before others; NULL: no. */
 extern char *attempt_answered(const Ledger *ledger, const char *op_id, int generation);
+/* An object of the operation at the provider, and which exchanges showed it. */
+typedef struct LedgerObject
+{
+	char *id;
+	char *state; /* done, pending, failed, seen */
+	char *seen;  /* NULL: it is only on record */
+} LedgerObject;
+
+extern LedgerObject *attempt_objects(const Ledger *ledger, const char *op_id, int *count);
 /* The number that evidence is stored under which is not the answer to what is under way:
  * that of its own exchange, while nobody has written there, else the next of those that
  * count down from -1. `n` 0: it has none of its own. The caller holds the operation, as

@@ -68,6 +68,7 @@ add_attempt(Batch *batch, const Exchange *exchange, bool fenced)
 	attempt->reason = exchange->judgement.reason;
 	attempt->external_id = exchange->judgement.external_id;
 	attempt->request_id = exchange->judgement.request_id;
+	attempt->objects = exchange->judgement.objects;
 	attempt->evidence = exchange->unseen ? NULL : &exchange->evidence;
 	attempt->started_at = exchange->started_at;
 	attempt->finished_at = exchange->evidence.finished_at;

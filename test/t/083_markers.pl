@@ -3,6 +3,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use FindBin;
+use HTTP::Tiny;
 use lib $FindBin::RealBin;
 use OpLedger;
 use PostgreSQL::Test::Cluster;
@@ -78,4 +79,28 @@ subtest 'a lost request' => sub {
 };
 
 check_invariants($node, [$double]);
+
+# Somebody else paid with our marker, beside us: the second object must not hide.
+subtest 'two objects of ours' => sub {
+    my $twice = start_provider();
+    add_provider($node, 'twice', double => $twice);
+    $twice->script({ match => { op => 'two', kind => 'send' }, do => 'drop' }, { match => { kind => 'lookup' }, do => '500', times => 'always' });
+    refund('two', 'twice.refund');
+    $twice->wait(requests => 1, kind => 'lookup');
+    HTTP::Tiny->new->post_form($twice->url . '/v1/refunds', { payment_intent => 'pi_two', amount => 500, 'metadata[op_id]' => 'two' });
+    $twice->clear_script;
+    wait_state($node, 'two', 'review');
+    wait_sql($node, q{SELECT contradiction FROM op_operation WHERE op_id = 'two'}, 'the contradiction is noted');
+    my @ids = sort map { $_->{id} } @{ from_json(of('two', 'objects')) };
+    is(scalar @ids, 2, 'op_review lists both');
+    like(of('two', 'objects'), qr/"seen": "lookup \d+".*"state": "done"/, 'with state and where it was seen');
+    like(of('two', 'suggestion'), qr/\Q$_\E: done, shown by lookup/, "the suggestion names $_") for @ids;
+    is(value(q{SELECT string_agg(o ->> 'id', ' ' ORDER BY o ->> 'id') FROM jsonb_array_elements(op_evidence('two') -> 'objects') AS o}), "@ids", 'op_evidence lists both');
+    is(value(q{SELECT count(*) FROM op_explain('two') WHERE topic = 'object'}), 2, 'and op_explain');
+    like(value(q{SELECT string_agg(detail, ' ') FROM op_timeline('two')}), qr/\Q$ids[0]\E.*\Q$ids[1]\E|\Q$ids[1]\E.*\Q$ids[0]\E/s, 'and op_timeline');
+    like(value("SELECT message FROM op_resolve('two', 'confirmed', '$ids[0]', 'the other was given back')"), qr/^a person says that it happened/, 'the receipt says who says so');
+    is(value(q{SELECT message FROM op_status('two')}), value(q{SELECT message FROM op_wait('two', '0 s')}), 'for ever');
+    is(value(q{SELECT jsonb_array_length(op_evidence('two') -> 'objects')}), 2, 'and both stay on record');
+};
+
 done_testing();

@@ -187,6 +187,7 @@ insert_attempt(const Ledger *ledger, const char *op_id)
 							 .reason = "reason",
 							 .external_id = "external_id",
 							 .request_id = "request_id",
+							 .objects = "[\"objects\"]",
 							 .evidence = &evidence,
 							 .pages = 40,
 							 .started_at = day(13),
