@@ -207,6 +207,18 @@ class Normal(Double):
         client.post(headers="Authorization: Bearer sk\r\n")
         self.assertEqual(client.object()[0], "200")
 
+    def test_accounts_know_nothing_of_each_other(self) -> None:
+        self.config(accounts=True)
+        made = []
+        for account in ("a", "b", "a"):
+            client = self.client()
+            client.post(key="k", headers=f"Authorization: Bearer {account}\r\n")
+            made.append(client.object()[1]["id"])
+        self.assertEqual((made[0] == made[1], made[0] == made[2], self.effects()), (False, True, 2))
+        client = self.client()
+        client.raw(b"GET /v1/refunds HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer b\r\n\r\n")
+        self.assertEqual([row["id"] for row in client.object()[1]["data"]], [made[1]])
+
 
 class Keys(Double):
     def test_all_replays_success_and_marks_it(self) -> None:
