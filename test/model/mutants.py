@@ -57,7 +57,7 @@ def compiled(mutant, text):
     program = os.path.join(where, "model")
     own = os.path.join(where, "mutant.o")
     subprocess.run(["cc", "-std=c11", "-O1", "-w", "-I" + os.path.dirname(SRC), "-c", "-o", own,
-                    os.path.join(where, mutant["file"])], check=True)
+                    os.path.join(where, mutant["file"])], check=True, capture_output=True)
     subprocess.run(["c++", "-o", program, own, os.path.join(BUILD, other)]
                    + [os.path.join(BUILD, p + ".o") for p in parts], check=True)
     return program
@@ -84,7 +84,11 @@ def check(mutant, scenarios):
     line = scenarios.get(mutant.get("scenario", ""))
     if line is None:
         return False, f"mutant {name}: no scenario {mutant.get('scenario')!r} in the grid"
-    caught, what = run(compiled(mutant, text), line)
+    try:
+        program = compiled(mutant, text)
+    except subprocess.CalledProcessError as error:
+        return False, f"mutant {name}: does not compile: {(error.stderr or b'').decode().strip()}"
+    caught, what = run(program, line)
     if not caught:
         return False, f"mutant {name}: SURVIVED {mutant['scenario']} ({what})"
     return True, f"mutant {name:<42} caught by {mutant['scenario']:<36} {what}"
