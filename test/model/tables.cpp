@@ -186,6 +186,9 @@ set(Case *c, const std::string &field, const std::string &v, int line)
 		(field == "call" ? c->call : c->word) = v;
 	else if (field == "base" || field == "jitter" || field == "dice")
 		(field == "base" ? p.base : field == "jitter" ? p.jitter : f.dice) = atof(v.c_str());
+	else if (field == "place" || field == "asked")
+		(field == "place" ? op.place : p.place) =
+			v == "nowhere" ? OPL_NOWHERE : v == "anywhere" ? OPL_ANYWHERE : atoi(v.c_str());
 	else if (field == "state")
 		op.state = (OplState) NAMED(states);
 	else if (field == "to")
@@ -315,6 +318,8 @@ told(const OplOperation &op, const OplDecision &d)
 		s += " last " + when(a.last_sent_at);
 	if (a.not_after != op.not_after)
 		s += " not_after " + when(a.not_after);
+	if (a.place != op.place)
+		s += " place " + std::to_string(a.place);
 	if (d.pause)
 		s += " pause";
 	if (d.take_object)
@@ -378,6 +383,8 @@ answer(const Case &c)
 	}
 	if (c.call == "quiet_at")
 		return when(opl_quiet_at(&op, &c.p, c.clock));
+	if (c.call == "elsewhere")
+		return opl_elsewhere(&op, &c.p) ? "yes" : "no";
 	if (c.call == "gives_up_at")
 		return when(opl_gives_up_at(&op, &c.p, c.clock));
 	if (c.call == "patience_ends_at")
