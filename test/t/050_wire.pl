@@ -178,7 +178,7 @@ subtest 'a certificate of the CA that the provider names' => sub {
 my %untrusted = (
     stranger => [ $impostor,  names => 'IP:127.0.0.1' ],
     misnamed => [ $authority, names => 'DNS:elsewhere.example,IP:127.0.0.2' ],
-    expired  => [ $authority, names => 'IP:127.0.0.1', days => -1 ],
+    expired  => [ $authority, names => 'IP:127.0.0.1', expired => 1 ],
 );
 for my $name (sort keys %untrusted)
 {
