@@ -23,7 +23,7 @@ EXTRA_CLEAN = $(DATA_built)
 
 PG_CPPFLAGS = -Isrc
 PG_CFLAGS   = -std=gnu11 -fvisibility=hidden -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
-SHLIB_LINK  = $(shell curl-config --libs)
+SHLIB_LINK  = $(shell curl-config --libs) -lz
 
 PG_CONFIG  ?= pg_config
 PGXS       := $(shell $(PG_CONFIG) --pgxs)

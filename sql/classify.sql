@@ -373,3 +373,113 @@ FROM (SELECT p AS path, b AS body, jsonb_path_query_first(b::jsonb, p::jsonpath,
 -- 13. Evidence itself is checked: a misspelt field would be a test that tests nothing.
 SELECT * FROM _op_classify('{}', '{"htp_status": 200}');
 SELECT * FROM _op_classify('{}', '{"status": "200"}');
+
+-- A body in a coding that nobody asked for is read without it, within the limit; one that cannot be decoded
+-- proves nothing, and says so. What is decoded already keeps its header.
+SELECT what, coding, verdict, reason, external_id
+FROM (VALUES
+	(0, 'gzip', 'gzip', 'H4sIAAAAAAACA6tWykxRslJQKkqNN1TSUVDKTS1JBPKrlfIL4mEyaaV5KbqGSrW1AOAVWL4tAAAA'),
+	(1, 'x-gzip, other case', 'X-GZIP', 'H4sIAAAAAAACA6tWykxRslJQKkqNN1TSUVDKTS1JBPKrlfIL4mEyaaV5KbqGSrW1AOAVWL4tAAAA'),
+	(2, 'deflate', 'deflate', 'eNqrVspMUbJSUCpKjTdU0lFQyk0tSQTyq5XyC+JhMmmleSm6hkq1tQAmxw1n'),
+	(3, 'deflate without zlib', 'deflate', 'q1bKTFGyUlAqSo03VNJRUMpNLUkE8quV8gviYTJppXkpuoZKtbUA'),
+	(4, 'identity', 'identity', 'eyJpZCI6ICJyZV8xIiwgIm1ldGEiOiB7Im9wX2lkIjogInJlZnVuZC0xIn19'),
+	(5, 'gzip, identity', 'gzip, identity', 'H4sIAAAAAAACA6tWykxRslJQKkqNN1TSUVDKTS1JBPKrlfIL4mEyaaV5KbqGSrW1AOAVWL4tAAAA'),
+	(6, 'twice', 'gzip, gzip', 'H4sIAAAAAAACA5Pv5mAAASbm1WGnfAI3BQVoefWah1wKDDjlq+vJ8mn11E/cjxKNMpdWau5q89q6leGBaMQ+XaAGAHV/Dcc5AAAA'),
+	(7, 'deflate, then gzip', 'deflate,gzip', 'H4sIAAAAAAACAwEtANL/eNqrVspMUbJSUCpKjTdU0lFQyk0tSQTyq5XyC+JhMmmleSm6hkq1tQAmxw1nwPNmiS0AAAA='),
+	(8, 'two streams', 'gzip', 'H4sIAAAAAAACA6tWykxRslJQKkoFAFPYpusKAAAAH4sIAAAAAAACA4s3VNJRUMpNLUlUslKoVsoviM9MAbKUilLTSvNSdA2VamsBVw8XDSMAAAA='),
+	(9, 'undone before', 'gzip', 'eyJpZCI6ICJyZV8xIiwgIm1ldGEiOiB7Im9wX2lkIjogInJlZnVuZC0xIn19'),
+	(10, 'undone before', 'br', 'eyJpZCI6ICJyZV8xIiwgIm1ldGEiOiB7Im9wX2lkIjogInJlZnVuZC0xIn19'),
+	(11, 'undone before', 'deflate', 'eyJpZCI6ICJyZV8xIiwgIm1ldGEiOiB7Im9wX2lkIjogInJlZnVuZC0xIn19'),
+	(12, 'br', 'br', 'ixWAYWI='),
+	(13, 'zstd', 'zstd', 'KLUv/QQ='),
+	(14, 'no word', '<b>"x"', 'AQI='),
+	(15, 'none of it', 'gzip', 'AAE='),
+	(16, 'no end', 'gzip', 'H4sIAAAAAAACA6tWykxRslJQKkqNN1TSUVDKTS1JBPKrlfIL4mEyaaV5KbqGSrW1'),
+	(17, 'wrong check sum', 'gzip', 'H4sIAAAAAAACA6tWykxRslJQKkqNN1TSUVDKTS1JBPKrlfIL4mEyaaV5KbqGSrW1AAAAAAAtAAAA'),
+	(18, 'something behind it', 'gzip', 'H4sIAAAAAAACA6tWykxRslJQKkqNN1TSUVDKTS1JBPKrlfIL4mEyaaV5KbqGSrW1AOAVWL4tAAAAe30='),
+	(19, 'the wrong one', 'deflate', 'H4sIAAAAAAACA6tWykxRslJQKkqNN1TSUVDKTS1JBPKrlfIL4mEyaaV5KbqGSrW1AOAVWL4tAAAA'),
+	(20, 'five on each other', 'gzip,gzip,gzip,gzip,gzip', 'H4sIAAAAAAACA5Pv5mAAASZmxniGBf/l4dzJ758lMDCqPTv5fr6qgcEq292zduxpOzlnquniT6/XfJPQk+tevjp+/p8pP792/Z9btzBu8cvEyPeb7O7fMv2amHxMcPcN1hyepV/3HNdtdGNg+Ghf+NobaKz5jwN68UAaAJ791Ip2AAAA'),
+	(21, 'no JSON in it', 'gzip', 'H4sIAAAAAAACA7PJKMnNsQMAQQxDxwYAAAA='),
+	(22, 'nothing in it', 'gzip', 'H4sIAAAAAAACAwMAAAAAAAAAAAA='),
+	(23, 'too long', 'gzip', 'H4sIAAAAAAACA6tWykxRslJQKkqNN1TSUVDKTS1JBPKrlfIL4mEyaaV5KbqGSrW1CqNgFIyCUTAKRsEoGPIAAEWcL1T9BwAA'),
+	(24, 'as long as may be', 'gzip', 'H4sIAAAAAAACA6tWykxRslJQKkqNN1TSUVDKTS1JBPKrlfIL4mEyaaV5KbqGSrW1CqNgFIyC4QQA+zBk5QAEAAA=')) c (n, what, coding, base64),
+	_op_classify(:'spec'::jsonb || '{"response_limit": 1024}', :'ours'::jsonb || jsonb_build_object('status', 200, 'body_base64', base64,
+		'headers', jsonb_build_object('Content-Encoding', coding))) v
+ORDER BY n;
+
+-- A refusal's code is seen by the rules; what might have matched, if it could be decoded, is not a refusal.
+SELECT status, coding, verdict, reason
+FROM (VALUES
+	(1, 409, 'gzip', 'H4sIAAAAAAACA6tWSi0qyi9SslKoVkrOT0kFMpRSKzKLS4qVamsBWiN0eR0AAAA='),
+	(2, 409, 'br', 'iw6Ae30='),
+	(3, 400, 'br', 'iw6Ae30='),
+	(4, 400, 'gzip', 'H4sIAAAAAAACA6tWSi0qyi9SslKoVkrOT0kFMpRSKzKLS4qVamsBWiN0')) c (n, status, coding, base64),
+	_op_classify('{"rules": [{"if": {"status": 409, "body": "$.error.code == \"exists\""}, "then": "already_done"}]}',
+		jsonb_build_object('status', status, 'body_base64', base64, 'headers', jsonb_build_object('Content-Encoding', coding))) v
+ORDER BY n;
+
+-- Pages of a lookup, too.
+SELECT coding, verdict, reason, external_id
+FROM (VALUES
+	(1, 'gzip', 'H4sIAAAAAAACA6tWSkksSVSyUoiuVspMAdJKRanxhko6Ckq5qWDxaqX8gniYTFppXoquoVJtbWwtAFxFPlM5AAAA'),
+	(2, 'deflate', 'eNqrVkpJLElUslKIjq0FABmUA+k='),
+	(3, 'zstd', 'KLUv/QQ='),
+	(4, 'gzip', 'H4sIAAAAAAACA6tWSkksSVSyUgAA0iI7OQkAAAA=')) c (n, coding, base64),
+	_op_classify(:'spec'::jsonb || '{"lookup": {"path": "/r", "items": "$.data[*]"}}',
+		:'ours'::jsonb || jsonb_build_object('kind', 'lookup', 'status', 200, 'body_base64', base64, 'headers', jsonb_build_object('Content-Encoding', coding))) v
+ORDER BY n;
+
+-- UTF-16 is read, where charset or mark say so.
+SELECT what, type, verdict, reason, external_id
+FROM (VALUES
+	(0, 'little end', 'application/json; charset=utf-16le', 'ewAiAGkAZAAiADoAIAAiAHIAZQBfADEAIgAsACAAIgBtAGUAdABhACIAOgAgAHsAIgBvAHAAXwBpAGQAIgA6ACAAIgByAGUAZgB1AG4AZAAtADEAIgB9AH0A'),
+	(1, 'big end', 'application/json;charset="UTF-16BE"', 'AHsAIgBpAGQAIgA6ACAAIgByAGUAXwAxACIALAAgACIAbQBlAHQAYQAiADoAIAB7ACIAbwBwAF8AaQBkACIAOgAgACIAcgBlAGYAdQBuAGQALQAxACIAfQB9'),
+	(2, 'its mark says', 'application/json; charset=utf-16', '//57ACIAaQBkACIAOgAgACIAcgBlAF8AMQAiACwAIAAiAG0AZQB0AGEAIgA6ACAAewAiAG8AcABfAGkAZAAiADoAIAAiAHIAZQBmAHUAbgBkAC0AMQAiAH0AfQA='),
+	(3, 'its mark says', 'application/json; charset=utf-16', '/v8AewAiAGkAZAAiADoAIAAiAHIAZQBfADEAIgAsACAAIgBtAGUAdABhACIAOgAgAHsAIgBvAHAAXwBpAGQAIgA6ACAAIgByAGUAZgB1AG4AZAAtADEAIgB9AH0='),
+	(4, 'no mark', 'application/json; charset=utf-16', 'ewAiAGkAZAAiADoAIAAiAHIAZQBfADEAIgAsACAAIgBtAGUAdABhACIAOgAgAHsAIgBvAHAAXwBpAGQAIgA6ACAAIgByAGUAZgB1AG4AZAAtADEAIgB9AH0A'),
+	(5, 'no mark', 'application/json; version=1; charset=utf-16', 'AHsAIgBpAGQAIgA6ACAAIgByAGUAXwAxACIALAAgACIAbQBlAHQAYQAiADoAIAB7ACIAbwBwAF8AaQBkACIAOgAgACIAcgBlAGYAdQBuAGQALQAxACIAfQB9'),
+	(6, 'a mark, no charset', 'application/json', '//57ACIAaQBkACIAOgAgACIAcgBlAF8AMQAiACwAIAAiAG0AZQB0AGEAIgA6ACAAewAiAG8AcABfAGkAZAAiADoAIAAiAHIAZQBmAHUAbgBkAC0AMQAiAH0AfQA='),
+	(7, 'neither', 'application/json', 'ewAiAGkAZAAiADoAIAAiAHIAZQBfADEAIgAsACAAIgBtAGUAdABhACIAOgAgAHsAIgBvAHAAXwBpAGQAIgA6ACAAIgByAGUAZgB1AG4AZAAtADEAIgB9AH0A'),
+	(8, 'it is UTF-8', 'application/json; charset=utf-16', 'eyJpZCI6ICJyZV8xIiwgIm1ldGEiOiB7Im9wX2lkIjogInJlZnVuZC0xIn19'),
+	(9, 'half a pair', 'application/json; charset=utf-16le', 'ewAiAGkAZAAiADoAIAAiAHIAZQBfADEAIgAsACAAIgB4ACIAOgAgACIAANgiACwAIAAiAHkAIgA6ACAAIgA92ADeIgAsACAAIgBtAGUAdABhACIAOgAgAHsAIgBvAHAAXwBpAGQAIgA6ACAAIgByAGUAZgB1AG4AZAAtADEAIgB9AH0A'),
+	(10, 'half a unit', 'application/json; charset=utf-16le', 'ewAiAGkAZAAiADoAIAAiAHIAZQBfADEAIgAsACAAIgBtAGUAdABhACIAOgAgAHsAIgBvAHAAXwBpAGQAIgA6ACAAIgByAGUAZgB1AG4AZAAtADEAIgB9AH0='),
+	(11, 'one byte', 'application/json; charset=utf-16', 'ew==')) c (n, what, type, base64),
+	_op_classify(:'spec', :'ours'::jsonb || jsonb_build_object('status', 200, 'body_base64', base64, 'headers', jsonb_build_object('Content-Type', type))) v
+ORDER BY n;
+
+-- An id that a header has: of an answer without a body, or where the object has none.
+SELECT id, e AS answer, verdict, reason, external_id
+FROM (VALUES
+	('"header:Location"', '{"status": 201, "headers": {"location": "/jobs/17"}}'),
+	('"header:Location[last]"', '{"status": 201, "headers": {"Location": "https://api.example.com/v1/jobs/17?x=/y"}}'),
+	('"header:Location[last]"', '{"status": 201, "headers": {"Location": "/jobs/a%20b%2Fc/#top"}}'),
+	('"header:Location[last]"', '{"status": 202, "headers": {"Location": "/jobs/17/"}}'),
+	('"header:Location[last]"', '{"status": 204, "headers": {"Location": "17"}}'),
+	('"header:Location[last]"', '{"status": 201}'),
+	('"header:Location[last]"', '{"status": 202}'),
+	('"header:Location[last]"', '{"status": 201, "headers": {"Location": "https://api.example.com"}}'),
+	('"header:Location[last]"', '{"status": 201, "headers": {"Location": "https://api.example.com/"}}'),
+	('"header:Location[last]"', '{"status": 201, "headers": {"Location": "/jobs/%zz"}}'),
+	('"header:Location[last]"', '{"status": 201, "headers": {"Location": "/jobs/%00"}}'),
+	('"header:Location[last]"', '{"status": 201, "headers": {"Location": "/jobs/%ff"}}'),
+	('"header:Location[last]"', '{"status": 303, "headers": {"Location": "/jobs/17"}}'),
+	('"header:Location[last]"', '{"status": 201, "headers": {"Location": "/jobs/17"}, "body": {"meta": {"op_id": "refund-1"}}}'),
+	('"header:Location[last]"', '{"status": 201, "headers": {"Location": "/jobs/17"}, "body": {"meta": {"op_id": "refund-2"}}}'),
+	('"header:Location[last]"', '{"status": 201, "headers": {"Location": "/jobs/17"}, "body": "<html>"}'),
+	('["$.id", "header:Location[last]"]', '{"status": 201, "headers": {"Location": "/jobs/17"}, "body": {"id": "re_1", "meta": {"op_id": "refund-1"}}}'),
+	('["$.id", "header:Location[last]"]', '{"status": 201, "headers": {"Location": "/jobs/17"}, "body": {"meta": {"op_id": "refund-1"}}}'),
+	('"$.id"', '{"status": 201, "headers": {"Location": "/jobs/17"}}')) c (id, e),
+	_op_classify(jsonb_build_object('object', jsonb_build_object('id', id::jsonb, 'marker', '$.meta.op_id')), :'ours'::jsonb || e::jsonb) v;
+SELECT verdict, reason, external_id
+FROM _op_classify('{"object": {"id": "header:Location[last]"}, "rules": [{"if": {"status": 303}, "then": "accepted"}]}',
+	'{"status": 303, "headers": {"Location": "/jobs/17"}}');
+
+-- What is no HTTP says so.
+SELECT e AS evidence, verdict, reason
+FROM (VALUES
+	('{"curl_code": 1}'),
+	('{"curl_code": 8}'),
+	('{"curl_code": 8, "status": 200, "phase": "head"}'),
+	('{"curl_code": 1, "sent": false}'),
+	('{"kind": "lookup", "curl_code": 1}')) c (e),
+	_op_classify('{"lookup": {"path": "/r", "items": "$.data[*]"}}', e::jsonb) v;

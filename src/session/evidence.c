@@ -7,6 +7,7 @@
 #include "base/canon.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
+#include "spec/answer.h"
 #include "spec/redact.h"
 #include "base/tree.h"
 #include "utils/builtins.h"
@@ -115,6 +116,19 @@ show_redacted(const char *body, size_t len, bool form, List *paths)
 	return shown;
 }
 
+/* Without what was put on it for the way, as far as its headers say. */
+static Plain
+plain_argument(FunctionCallInfo fcinfo, bytea *body)
+{
+	bytea *headers = PG_ARGISNULL(3) ? NULL : PG_GETARG_BYTEA_PP(3);
+
+	if (headers == NULL)
+		return (Plain){.data = VARDATA_ANY(body), .len = VARSIZE_ANY_EXHDR(body)};
+	return answer_plain(VARDATA_ANY(headers), VARSIZE_ANY_EXHDR(headers),
+						VARDATA_ANY(body), VARSIZE_ANY_EXHDR(body), CANON_JSON_MAX);
+}
+
+/* Length and digest are those of the bytes that came. */
 Datum
 _op_shown(PG_FUNCTION_ARGS)
 {
@@ -122,6 +136,7 @@ _op_shown(PG_FUNCTION_ARGS)
 	bool           form = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
 	bytea         *body;
 	size_t         len;
+	Plain          plain;
 	Shown          shown;
 	uint8          digest[CANON_DIGEST_LEN];
 	StringInfoData out;
@@ -130,8 +145,9 @@ _op_shown(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	body = PG_GETARG_BYTEA_PP(0);
 	len = VARSIZE_ANY_EXHDR(body);
-	shown = paths == NIL || len == 0 ? show_all(VARDATA_ANY(body), len)
-									 : show_redacted(VARDATA_ANY(body), len, form, paths);
+	plain = plain_argument(fcinfo, body);
+	shown = paths == NIL || len == 0 ? show_all(plain.data, plain.len)
+									 : show_redacted(plain.data, plain.len, form, paths);
 	canon_sha256(VARDATA_ANY(body), len, digest);
 	initStringInfo(&out);
 	appendStringInfo(&out, "{\"bytes\": %zu, \"sha256\": \"%s\", \"%s\": %s}", len,

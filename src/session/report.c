@@ -9,6 +9,7 @@
 
 #include "base/compat.h"
 #include "access/xlog.h"
+#include "spec/answer.h"
 #include "store/actions.h"
 #include "store/agenda.h"
 #include "store/attempt.h"
@@ -59,53 +60,6 @@ typedef struct Report
 
 /* ---------------------------------------------------------------- evidence */
 
-/* One line, whatever the value has in it. */
-static void
-put_line(StringInfo lines, const char *name, int name_len, const char *value,
-		 int value_len)
-{
-	int start = lines->len;
-
-	appendBinaryStringInfo(lines, name, name_len);
-	appendStringInfoString(lines, ": ");
-	appendBinaryStringInfo(lines, value, value_len);
-	for (int i = start; i < lines->len; i++)
-	{
-		if (lines->data[i] == '\r' || lines->data[i] == '\n')
-			lines->data[i] = ' ';
-	}
-	appendStringInfoString(lines, "\r\n");
-}
-
-/* {"name": "value"} or {"name": ["value", …]}, as drivers give them. */
-static void
-put_headers(StringInfo lines, Jsonb *headers)
-{
-	JsonbIterator     *it = JsonbIteratorInit(&headers->root);
-	JsonbValue         value;
-	JsonbValue         name = {.type = jbvNull};
-	JsonbIteratorToken token;
-
-	while ((token = JsonbIteratorNext(&it, &value, false)) != WJB_DONE)
-	{
-		if (token == WJB_KEY)
-			name = value;
-		else if ((token == WJB_VALUE || token == WJB_ELEM) && name.type == jbvString &&
-				 value.type == jbvString)
-			put_line(lines, name.val.string.val, name.val.string.len,
-					 value.val.string.val, value.val.string.len);
-		else if ((token == WJB_VALUE || token == WJB_ELEM) && name.type == jbvString &&
-				 value.type == jbvNumeric)
-		{
-			char *digits = DatumGetCString(
-				DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
-
-			put_line(lines, name.val.string.val, name.val.string.len, digits,
-					 strlen(digits));
-		}
-	}
-}
-
 /* Retry-After in seconds; a date is left to the back-off. */
 static int
 retry_after(const char *lines)
@@ -127,7 +81,7 @@ read_headers(FunctionCallInfo fcinfo, Evidence *e)
 
 	initStringInfo(&lines);
 	if (!PG_ARGISNULL(ARG_HEADERS))
-		put_headers(&lines, PG_GETARG_JSONB_P(ARG_HEADERS));
+		answer_put_headers(&lines, PG_GETARG_JSONB_P(ARG_HEADERS));
 	e->headers = lines.data;
 	e->headers_len = lines.len;
 	e->retry_after = retry_after(lines.data);

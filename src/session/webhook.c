@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "base/compat.h"
+#include "spec/answer.h"
 #include "store/actions.h"
 #include "store/agenda.h"
 #include "store/attempt.h"
@@ -47,6 +48,7 @@ typedef struct Delivery
 	const Spec *spec; /* of one of them: provider-level fields are all the same */
 	Jsonb      *event;
 	Jsonb      *object;
+	bool        packed; /* it cannot be read without the headers that say how */
 	TimestampTz now;
 } Delivery;
 
@@ -138,8 +140,15 @@ static bool
 read_event(Delivery *d)
 {
 	const SpecWebhook *webhook = &d->spec->webhook;
+	StringInfoData     lines;
+	Plain              plain;
 
-	d->event = canon_read_json(VARDATA_ANY(d->body), VARSIZE_ANY_EXHDR(d->body));
+	initStringInfo(&lines);
+	answer_put_headers(&lines, d->headers);
+	plain = answer_plain(lines.data, lines.len, VARDATA_ANY(d->body),
+						 VARSIZE_ANY_EXHDR(d->body), d->spec->response_limit);
+	d->packed = plain.is_copy;
+	d->event = plain.cut ? NULL : canon_read_json(plain.data, plain.len);
 	if (d->event == NULL)
 		return false;
 	if (webhook->condition != NULL && !path_holds(webhook->condition, d->event))
@@ -295,12 +304,15 @@ event_id(const Delivery *d)
 	return psprintf("sha256:%s", canon_hex(digest, CANON_DIGEST_LEN));
 }
 
-/* The header that proves it; others may hold secrets of the one who received it. */
+/* The header that proves it, and those that it cannot be read without; others may hold
+ * secrets of the one who received it. */
 static StringInfo
 proof(const Delivery *d)
 {
 	const Signature *how = &d->spec->webhook.signature;
-	const char      *names[] = {how->header, how->timestamp, how->id};
+	const char      *names[] = {how->header, how->timestamp, how->id,
+                           d->packed ? "Content-Encoding" : NULL,
+                           d->packed ? "Content-Type" : NULL};
 	StringInfo       lines = makeStringInfo();
 
 	for (int i = 0; i < lengthof(names); i++)

@@ -18,9 +18,14 @@
 
 #include "base/canon.h"
 #include "base/jsonpath.h"
+#include "mb/pg_wchar.h"
+#include "spec/answer.h"
+#include "spec/wire.h"
 
 /* CURLcodes by their numbers, which are part of libcurl's promise; only
  * transport.c includes curl. */
+#define CURL_UNSUPPORTED_PROTOCOL 1 /* behind a request: what came begins otherwise */
+#define CURL_WEIRD_SERVER_REPLY 8
 #define CURL_OPERATION_TIMEDOUT 28
 
 /* No id of a provider is longer. */
@@ -80,41 +85,11 @@ retry_at(const Evidence *e)
 	return e->finished_at + Min(e->retry_after, LONGEST_RETRY_AFTER) * OPL_SECOND;
 }
 
-/* The value of the header in this line, or NULL. */
-static char *
-value_in(const char *line, size_t len, const char *name)
-{
-	size_t      name_len = strlen(name);
-	const char *end = line + len;
-
-	if (len <= name_len || line[name_len] != ':' ||
-		pg_strncasecmp(line, name, name_len) != 0)
-		return NULL;
-	for (line += name_len + 1; line < end && (*line == ' ' || *line == '\t');)
-		line++;
-	while (end > line && (end[-1] == '\r' || end[-1] == ' ' || end[-1] == '\t'))
-		end--;
-	return pnstrdup(line, end - line);
-}
-
 /* The first such header of the answer, or NULL. */
 static char *
 header_value(const Evidence *e, const char *name)
 {
-	const char *p = e->headers;
-	const char *end = p + e->headers_len;
-
-	while (p != NULL && p < end)
-	{
-		const char *eol = memchr(p, '\n', end - p);
-		size_t      len = (eol ? eol : end) - p;
-		char       *value = value_in(p, len, name);
-
-		if (value != NULL)
-			return value;
-		p += len + 1;
-	}
-	return NULL;
+	return answer_header(e->headers, e->headers_len, name);
 }
 
 /* Does the provider say that it had this answer before? */
@@ -126,10 +101,18 @@ is_replay(const Spec *spec, const Evidence *e)
 	return value != NULL && pg_strcasecmp(value, "true") == 0;
 }
 
-static Jsonb *
-read_body(const Evidence *e)
+/* The id that a header of the answer names, where the spec says so; or NULL. */
+static char *
+header_id(const Spec *spec, const Evidence *e)
 {
-	return e->body_len == 0 || e->cut ? NULL : canon_read_json(e->body, e->body_len);
+	char *id = spec->object.id_header ? header_value(e, spec->object.id_header) : NULL;
+
+	if (id != NULL && spec->object.id_last)
+		id = wire_last_segment(id);
+	if (id == NULL || *id == '\0' || strlen(id) > LONGEST_ID ||
+		!pg_verifymbstr(id, strlen(id), true))
+		return NULL;
+	return id;
 }
 
 /* ------------------------------------------------------------ no answer */
@@ -195,6 +178,9 @@ broken_reason(const Evidence *e)
 
 	if (timed_out(e))
 		return begun ? "timeout_body" : "timeout_first_byte";
+	if (e->curl_code == CURL_UNSUPPORTED_PROTOCOL ||
+		e->curl_code == CURL_WEIRD_SERVER_REPLY)
+		return "not_http";
 	if (begun)
 		return "truncated";
 	switch (e->curl_code)
@@ -241,8 +227,9 @@ see_marker(const Spec *spec, const Ours *ours, Jsonb *object, Sight *sight)
 		sight->fault = marker == NULL ? NO_MARKER : FOREIGN_MARKER;
 }
 
+/* `id`: what is told beside the object; NULL: nothing is. */
 static Sight
-see_object(const Spec *spec, const Ours *ours, Jsonb *object)
+see_object(const Spec *spec, const Ours *ours, Jsonb *object, char *id)
 {
 	Sight sight = {.life = OPL_V_FOUND};
 
@@ -250,9 +237,11 @@ see_object(const Spec *spec, const Ours *ours, Jsonb *object)
 	sight.other_kind = spec->object.is != NULL && !path_holds(spec->object.is, object);
 	if (sight.other_kind && sight.fault == NULL)
 		sight.fault = "other_kind";
-	sight.id = path_text(spec->object.id, object);
+	sight.id = spec->object.id != NULL ? path_text(spec->object.id, object) : NULL;
 	if (sight.id != NULL && strlen(sight.id) > LONGEST_ID)
 		sight.id = NULL;
+	if (sight.id == NULL)
+		sight.id = id;
 	if (sight.id == NULL && sight.fault == NULL)
 		sight.fault = "no_id";
 	if (spec->object.failed != NULL && path_holds(spec->object.failed, object))
@@ -313,31 +302,45 @@ word_of(OplVerdict verdict)
 	}
 }
 
+/* 2xx without a body: a header may name the object. There is none here that could
+ * show our marker. */
+static Judgement
+judge_bare(const Evidence *e, char *id)
+{
+	Judgement j;
+
+	if (e->http_status == 202)
+		j = judged(OPL_V_ACCEPTED, "not_final");
+	else
+		j = judged(id ? OPL_V_CONFIRMED : OPL_V_UNKNOWN, id ? "ok" : "empty_body");
+	j.external_id = id;
+	return j;
+}
+
 /* 2xx: does the action's success rule hold? */
 static Judgement
-judge_success(const Spec *spec, const Ours *ours, const Evidence *e, Jsonb *body)
+judge_success(const Spec *spec, const Ours *ours, const Evidence *e,
+			  const AnswerBody *body)
 {
-	Jsonb     *object = body;
+	Jsonb     *object = body->json;
 	Sight      sight;
 	OplVerdict verdict;
 
-	if (spec->success_if != NULL && (body == NULL || !path_holds(spec->success_if, body)))
-		return judged(OPL_V_UNKNOWN, body     ? "success_rule"
-									 : e->cut ? "cut"
-											  : "unreadable");
+	if (spec->success_if != NULL && body->json == NULL)
+		return judged(OPL_V_UNKNOWN, body->fault);
+	if (spec->success_if != NULL && !path_holds(spec->success_if, body->json))
+		return judged(OPL_V_UNKNOWN, "success_rule");
 	if (!spec->has_object)
 		return judged(OPL_V_CONFIRMED, status_reason(e->http_status));
-	if (e->http_status == 202 && e->body_len == 0)
-		return judged(OPL_V_ACCEPTED, "not_final");
-	if (body == NULL)
-		return judged(OPL_V_UNKNOWN, e->cut             ? "cut"
-									 : e->body_len == 0 ? "empty_body"
-														: "unreadable");
+	if (body->empty)
+		return judge_bare(e, header_id(spec, e));
+	if (body->json == NULL)
+		return judged(OPL_V_UNKNOWN, body->fault);
 	if (spec->success_object != NULL)
-		object = path_first(spec->success_object, body);
+		object = path_first(spec->success_object, body->json);
 	if (object == NULL)
 		return judged(OPL_V_UNKNOWN, "no_object");
-	sight = see_object(spec, ours, object);
+	sight = see_object(spec, ours, object, header_id(spec, e));
 	if (sight.fault != NULL)
 		return judged_unbelieved(&sight);
 	verdict = verdict_of_life(sight.life, e->http_status);
@@ -370,21 +373,23 @@ has_header(const SpecRule *rule, const Evidence *e)
 /* A rule that calls an answer a success cannot make another's object ours. */
 static Judgement
 judge_by_rule(const Spec *spec, const Ours *ours, const SpecRule *rule, const Evidence *e,
-			  Jsonb *body)
+			  const AnswerBody *body)
 {
 	Judgement j =
 		judged(rule->then, rule->reason ? rule->reason : status_reason(e->http_status));
-	Jsonb *object = body;
+	Jsonb *object = body->json;
 	Sight  sight;
 
 	j.keyed = rule->keyed;
 	if (rule->then != OPL_V_CONFIRMED && rule->then != OPL_V_ACCEPTED)
 		return j;
-	if (body != NULL && spec->success_object != NULL)
-		object = path_first(spec->success_object, body);
+	if (body->empty)
+		j.external_id = header_id(spec, e);
+	if (object != NULL && spec->success_object != NULL)
+		object = path_first(spec->success_object, object);
 	if (object == NULL || !spec->has_object)
 		return j;
-	sight = see_object(spec, ours, object);
+	sight = see_object(spec, ours, object, header_id(spec, e));
 	if (sight.fault != NULL && strcmp(sight.fault, FOREIGN_MARKER) == 0)
 		return judged(OPL_V_UNKNOWN, sight.fault);
 	if (sight.fault == NULL)
@@ -395,10 +400,10 @@ judge_by_rule(const Spec *spec, const Ours *ours, const SpecRule *rule, const Ev
 	return j;
 }
 
-/* The first rule that matches. A rule that asks for a body which was cut might
- * have matched: then nothing that comes behind it is known. */
+/* The first rule that matches. A rule that asks for a body which was cut, or cannot be
+ * decoded, might have matched: then nothing that comes behind it is known. */
 static bool
-ask_rules(const Spec *spec, const Ours *ours, const Evidence *e, Jsonb *body,
+ask_rules(const Spec *spec, const Ours *ours, const Evidence *e, const AnswerBody *body,
 		  Judgement *answer)
 {
 	for (int i = 0; i < spec->nrules; i++)
@@ -407,12 +412,13 @@ ask_rules(const Spec *spec, const Ours *ours, const Evidence *e, Jsonb *body,
 
 		if (!has_status(rule, e->http_status) || !has_header(rule, e))
 			continue;
-		if (rule->body != NULL && e->cut)
+		if (rule->body != NULL && body->hidden)
 		{
-			*answer = judged(OPL_V_UNKNOWN, "cut");
+			*answer = judged(OPL_V_UNKNOWN, body->fault);
 			return true;
 		}
-		if (rule->body != NULL && (body == NULL || !path_holds(rule->body, body)))
+		if (rule->body != NULL &&
+			(body->json == NULL || !path_holds(rule->body, body->json)))
 			continue;
 		*answer = judge_by_rule(spec, ours, rule, e, body);
 		return true;
@@ -450,12 +456,12 @@ judge_status(const Evidence *e, bool replay)
 static Judgement
 judge_answer(const Spec *spec, const Ours *ours, const Evidence *e)
 {
-	bool      replay = is_replay(spec, e);
-	Jsonb    *body = read_body(e);
-	Judgement j;
+	bool       replay = is_replay(spec, e);
+	AnswerBody body = answer_read(e, spec->response_limit);
+	Judgement  j;
 
-	if (!ask_rules(spec, ours, e, body, &j))
-		j = is_success(e) ? judge_success(spec, ours, e, body) : judge_status(e, replay);
+	if (!ask_rules(spec, ours, e, &body, &j))
+		j = is_success(e) ? judge_success(spec, ours, e, &body) : judge_status(e, replay);
 	j.keyed = j.keyed || replay;
 	return j;
 }
@@ -621,7 +627,7 @@ judge_list(const Spec *spec, const Ours *ours, Jsonb *page, Search *search)
 	for (uint32 i = 0; i < JB_ROOT_COUNT(items); i++)
 	{
 		JsonbValue *item = getIthJsonbValueFromContainer(&items->root, i);
-		Sight       sight = see_object(spec, ours, JsonbValueToJsonb(item));
+		Sight       sight = see_object(spec, ours, JsonbValueToJsonb(item), NULL);
 
 		count_object(ours, &sight, search->tally);
 	}
@@ -635,8 +641,9 @@ judge_list(const Spec *spec, const Ours *ours, Jsonb *page, Search *search)
 	return j;
 }
 
+/* `id`: as see_object() has it. */
 static Judgement
-judge_one(const Spec *spec, const Ours *ours, Jsonb *body)
+judge_one(const Spec *spec, const Ours *ours, Jsonb *body, char *id)
 {
 	Jsonb *object = body;
 	Tally  tally = {0};
@@ -646,7 +653,7 @@ judge_one(const Spec *spec, const Ours *ours, Jsonb *body)
 		object = path_first(spec->success_object, body);
 	if (!spec->has_object || object == NULL)
 		return judged(OPL_V_INCONCLUSIVE, "no_object");
-	sight = see_object(spec, ours, object);
+	sight = see_object(spec, ours, object, id);
 	if (sight.fault != NULL)
 		return judged(OPL_V_INCONCLUSIVE, sight.fault);
 	count_object(ours, &sight, &tally);
@@ -657,8 +664,10 @@ judge_one(const Spec *spec, const Ours *ours, Jsonb *body)
 
 /* The body that an exchange brought which asked; NULL, and why there is none. */
 static Judgement
-judge_unread(const Evidence *e, Jsonb **body)
+judge_unread(const Spec *spec, const Evidence *e, Jsonb **body)
 {
+	AnswerBody answer;
+
 	*body = NULL;
 	if (!e->sent)
 		return judge_unsent(e);
@@ -666,10 +675,9 @@ judge_unread(const Evidence *e, Jsonb **body)
 		return judged(OPL_V_UNKNOWN, broken_reason(e));
 	if (!is_success(e))
 		return judged(OPL_V_UNKNOWN, status_reason(e->http_status));
-	if (e->cut)
-		return judged(OPL_V_UNKNOWN, "cut");
-	*body = read_body(e);
-	return judged(OPL_V_UNKNOWN, "unreadable");
+	answer = answer_read(e, spec->response_limit);
+	*body = answer.json;
+	return judged(OPL_V_UNKNOWN, answer.json ? "ok" : answer.fault);
 }
 
 /* Whatever went wrong with asking says nothing about the operation. */
@@ -687,13 +695,13 @@ Judgement
 classify_page(const Spec *spec, const Ours *ours, const Evidence *e, Search *search)
 {
 	Jsonb    *body;
-	Judgement j = judge_unread(e, &body);
+	Judgement j = judge_unread(spec, e, &body);
 
 	search->before = NULL;
 	if (!spec->promises.recipe)
 		j = judged(OPL_V_UNKNOWN, "no_lookup");
 	else if (body != NULL)
-		j = spec->lookup_one ? judge_one(spec, ours, body)
+		j = spec->lookup_one ? judge_one(spec, ours, body, header_id(spec, e))
 							 : judge_list(spec, ours, body, search);
 	return asked(j, e);
 }
@@ -710,15 +718,19 @@ Judgement
 classify_poll(const Spec *spec, const Ours *ours, const Evidence *e)
 {
 	Jsonb    *body;
-	Judgement j = judge_unread(e, &body);
+	Judgement j = judge_unread(spec, e, &body);
+	char     *id = header_id(spec, e);
 
-	return asked(body != NULL ? judge_one(spec, ours, body) : j, e);
+	/* It was asked for by that name, which only the answer to the send had. */
+	if (id == NULL && spec->object.id_header != NULL)
+		id = ours->external_id;
+	return asked(body != NULL ? judge_one(spec, ours, body, id) : j, e);
 }
 
 Judgement
 classify_object(const Spec *spec, const Ours *ours, Jsonb *object, const char *known_id)
 {
-	Sight sight = see_object(spec, ours, object);
+	Sight sight = see_object(spec, ours, object, NULL);
 
 	if (known_id != NULL && sight.id != NULL && strcmp(known_id, sight.id) == 0 &&
 		sight.fault != NULL && strcmp(sight.fault, NO_MARKER) == 0)

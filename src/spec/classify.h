@@ -14,7 +14,8 @@ typedef struct Ours
 {
 	const char *op_id;
 	int         generation;
-	const char *name_space; /* that its markers were made with; NULL: none */
+	const char *name_space;  /* that its markers were made with; NULL: none */
+	char       *external_id; /* that a poll asked for; NULL: it was no poll */
 } Ours;
 
 typedef struct Judgement

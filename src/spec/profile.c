@@ -219,6 +219,17 @@ check_poll(const Spec *spec, const char *what)
 			   "Without it nothing can be read from what a poll brings.", NULL);
 }
 
+/* What stands in a list has no header of its own. */
+static void
+check_id(const Spec *spec, const char *what)
+{
+	if (spec->has_object && spec->object.id == NULL && spec->promises.recipe &&
+		!spec->lookup_one)
+		refuse(what, "object.id", "must be a jsonpath, too, where a lookup reads a list",
+			   "A header tells the id of the one object that an answer is about.",
+			   "Write both, like [\"$.id\", \"header:Location[last]\"].");
+}
+
 static void
 check_webhook(const Spec *spec, const char *what)
 {
@@ -684,6 +695,7 @@ profile_parse(const char *name, Jsonb *merged)
 	check_all_placeholders(spec, what);
 	check_marker(spec, what);
 	check_next(spec, what);
+	check_id(spec, what);
 	check_poll(spec, what);
 	check_webhook(spec, what);
 	check_rules(spec, what);

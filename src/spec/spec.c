@@ -232,6 +232,57 @@ read_event_id(const Place *place, const JsonbValue *value)
 		field_fault(place, "must be a jsonpath or \"header:NAME\"", NULL, NULL);
 }
 
+/* "$.id", "header:Location" or "header:Location[last]" */
+static void
+read_one_id(const Place *place, const JsonbValue *value)
+{
+	static const char last[] = "[last]";
+	SpecObject       *object = &((Draft *) place->base)->spec.object;
+	char             *text = field_text(place, value);
+	size_t            len = strlen(text);
+	Field             field = {.path = place->field->path};
+	Place             path = {place->reading, &field, place->path, &object->id};
+
+	if (strncmp(text, "header:", 7) != 0)
+	{
+		if (object->id != NULL)
+			field_fault(place, "is a second jsonpath", NULL,
+						"Beside one jsonpath there may be one header.");
+		read_path(&path, value);
+		return;
+	}
+	if (object->id_header != NULL)
+		field_fault(place, "is a second header", NULL,
+					"Beside one jsonpath there may be one header.");
+	object->id_last = len > strlen(last) && strcmp(text + len - strlen(last), last) == 0;
+	if (object->id_last)
+		text[len - strlen(last)] = '\0';
+	object->id_header = text + strlen("header:");
+	if (wire_name_fault(object->id_header) != NULL)
+		field_fault(place, "must be \"header:NAME\" or \"header:NAME[last]\"", NULL,
+					"[last] takes the last segment of the path that the header has.");
+}
+
+/* One of them, or both: what the object has comes first. */
+static void
+read_object_id(const Place *place, const JsonbValue *value)
+{
+	if (!json_is_array(value))
+	{
+		read_one_id(place, value);
+		return;
+	}
+	if (JsonContainerSize(value->val.binary.data) == 0)
+		field_fault(place, "must not be empty", NULL, NULL);
+	for (int i = 0; i < JsonContainerSize(value->val.binary.data); i++)
+	{
+		Place one = *place;
+
+		one.path = psprintf("%s[%d]", place->path, i);
+		read_one_id(&one, getIthJsonbValueFromContainer(value->val.binary.data, i));
+	}
+}
+
 /* What is signed: placeholders of known names, and text. */
 static void
 read_payload(const Place *place, const JsonbValue *value)
@@ -458,7 +509,7 @@ static const Field spec_fields[] = {
 
 	{"object",              read_members,    0,         NOWHERE,                  0, 0, NULL},
 	{"object.is",           read_condition,  0,         SPEC(object.is),          0, 0, NULL},
-	{"object.id",           read_path,       REQUIRED,  SPEC(object.id),          0, 0, NULL},
+	{"object.id",           read_object_id,  REQUIRED,  NOWHERE,                  0, 0, NULL},
 	{"object.marker",       read_path,       0,         SPEC(object.marker),      0, 0, NULL},
 	{"object.pending",      read_condition,  0,         SPEC(object.pending),     0, 0, NULL},
 	{"object.failed",       read_condition,  0,         SPEC(object.failed),      0, 0, NULL},
@@ -619,7 +670,7 @@ derive(Draft *draft)
 		spec->key_name = "Idempotency-Key";
 	spec->body_kind = draft->form ? BODY_FORM : draft->json ? BODY_JSON : BODY_NONE;
 	spec->body = draft->form ? draft->form : draft->json;
-	spec->has_object = spec->object.id != NULL;
+	spec->has_object = spec->object.id != NULL || spec->object.id_header != NULL;
 	signature_complete(&spec->webhook.signature);
 	p->recipe = spec_says(spec, "lookup", NULL);
 	p->place = spec_place(spec->json);

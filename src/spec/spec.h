@@ -79,8 +79,10 @@ typedef struct SpecRule
 /* How an object of the provider is read. */
 typedef struct SpecObject
 {
-	JsonPath *is; /* holds for objects of this kind; NULL: for all */
-	JsonPath *id;
+	JsonPath *is;        /* holds for objects of this kind; NULL: for all */
+	JsonPath *id;        /* NULL: only a header has it */
+	char     *id_header; /* that has it where the object has not; NULL: none */
+	bool      id_last;   /* the last segment of the header's path */
 	JsonPath *marker;
 	JsonPath *pending;
 	JsonPath *failed;

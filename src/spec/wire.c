@@ -13,6 +13,10 @@
 
 #include "spec/wire.h"
 
+#include <ctype.h>
+
+#include "lib/stringinfo.h"
+
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS "0123456789"
 
@@ -140,6 +144,45 @@ wire_path_fault(const char *path)
 	if (has_dot_segment(path))
 		return "must not have a segment \".\" or \"..\"";
 	return NULL;
+}
+
+char *
+wire_last_segment(const char *url)
+{
+	const char    *path = strstr(url, "://");
+	size_t         len = strcspn(url, "?#");
+	size_t         start;
+	StringInfoData out;
+
+	path = path && path < url + len ? path + 3 + strcspn(path + 3, "/?#") : url;
+	while (len > 0 && url[len - 1] == '/')
+		len--;
+	for (start = len; start > 0 && url[start - 1] != '/';)
+		start--;
+	if (url + len <= path)
+		return NULL; /* a host alone */
+	initStringInfo(&out);
+	for (size_t i = start; i < len; i++)
+	{
+		unsigned char byte;
+
+		if (url[i] != '%')
+			byte = url[i];
+		else if (i + 2 < len && isxdigit((unsigned char) url[i + 1]) &&
+				 isxdigit((unsigned char) url[i + 2]))
+		{
+			char digits[] = {url[i + 1], url[i + 2], '\0'};
+
+			byte = (unsigned char) strtoul(digits, NULL, 16);
+			i += 2;
+		}
+		else
+			return NULL;
+		if (byte < ' ' || byte == 0x7f)
+			return NULL;
+		appendStringInfoCharMacro(&out, byte);
+	}
+	return out.len > 0 ? out.data : NULL;
 }
 
 bool

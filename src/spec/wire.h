@@ -22,6 +22,10 @@ extern const char *wire_header_taken(const char *name);
  * written; names are not resolved. */
 extern bool wire_host_is_private(const char *url);
 
+/* The last segment of the path of a URL or of a path alone, decoded; NULL: there is
+ * none that could name something. */
+extern char *wire_last_segment(const char *url);
+
 /* Does the URL go out without TLS? */
 extern bool wire_is_plain(const char *url);
 

@@ -56,10 +56,10 @@ CREATE FUNCTION _op_redact(document jsonb, paths jsonb) RETURNS jsonb
 	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION _op_redact(jsonb, jsonb) IS 'The document with "***" at each place that a spec''s "redact" names.';
 
-CREATE FUNCTION _op_shown(body bytea, form boolean, paths jsonb) RETURNS jsonb
+CREATE FUNCTION _op_shown(body bytea, form boolean, paths jsonb, headers bytea DEFAULT NULL) RETURNS jsonb
 	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION _op_shown(bytea, boolean, jsonb) IS
-	'A body for people: its length, its sha256, and itself as text, json (where something is redacted) or base64; withheld, if there is something to redact and it cannot be taken apart. form: it is a=1&b[c]=2.';
+COMMENT ON FUNCTION _op_shown(bytea, boolean, jsonb, bytea) IS
+	'A body for people: its length, its sha256, and itself, decoded as its headers say, as text, json (where something is redacted) or base64; withheld, if there is something to redact and it cannot be taken apart. form: it is a=1&b[c]=2.';
 
 CREATE FUNCTION _op_lossy_text(bytes bytea) RETURNS text
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
@@ -98,7 +98,7 @@ BEGIN
 		               FROM op_request AS r WHERE r.op_id = v_op.op_id),
 		'attempts', (SELECT coalesce(jsonb_agg(jsonb_strip_nulls(to_jsonb(a)) - 'op_id' || jsonb_build_object(
 		                        'response_headers', _op_lossy_text(a.response_headers),
-		                        'response_body', _op_shown(a.response_body, false, v_redact))
+		                        'response_body', _op_shown(a.response_body, false, v_redact, a.response_headers))
 		                     ORDER BY a.n), '[]')
 		               FROM op_attempt AS a WHERE a.op_id = v_op.op_id),
 		'objects', (SELECT coalesce(jsonb_agg(jsonb_strip_nulls(to_jsonb(x))), '[]') FROM _op_objects(v_op.op_id) AS x),

@@ -16,6 +16,7 @@
 #include "common/hashfn.h"
 #include "base/errors.h"
 #include "store/finding.h"
+#include "spec/answer.h"
 #include "spec/freeze.h"
 #include "base/guc.h"
 #include "worker/pace.h"
@@ -113,6 +114,8 @@ put_lookup(Exchange *exchange, const LedgerOperation *operation,
 	Frozen   lookup;
 
 	exchange->poll = finding_polls(exchange->action->spec, operation, exchange->state);
+	if (exchange->poll)
+		exchange->external_id = pstrdup(operation->external_id);
 	(exchange->poll ? profile_poll : profile_lookup)(exchange->action->spec, &subject,
 													 &lookup);
 	exchange->first_url = lookup.url;
@@ -387,6 +390,39 @@ flight_collect(void)
 	}
 }
 
+/* Packed bytes show no secret, but to whoever unpacks them: such an answer is kept as it
+ * reads, without the secret, and its headers do not call it packed. */
+static void
+hide_packed_credential(Exchange *exchange)
+{
+	Evidence   *evidence = &exchange->evidence;
+	const char *word = exchange->credential;
+	Plain       plain;
+	char       *copy = NULL;
+
+	if (!word || strlen(word) < CREDENTIAL_MIN)
+		return;
+	plain = answer_plain(evidence->headers, evidence->headers_len, evidence->body,
+						 evidence->body_len, exchange->request.response_limit);
+	if (!plain.is_copy)
+		return;
+	if (memmem(plain.data, plain.len, word, strlen(word)) != NULL)
+	{
+		copy = malloc(plain.len + 1); /* the transport frees it */
+		if (copy == NULL)
+			ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+		memcpy(copy, plain.data, plain.len);
+		copy[plain.len] = '\0';
+		blot_out(copy, plain.len, word);
+		free(evidence->body);
+		evidence->body = copy;
+		evidence->body_len = plain.len;
+		evidence->cut = evidence->cut || plain.cut;
+		answer_unpack_headers(evidence->headers, evidence->headers_len);
+	}
+	pfree(unconstify(char *, plain.data));
+}
+
 static Judgement
 classify(Exchange *exchange, const Ours *ours)
 {
@@ -448,10 +484,12 @@ static bool
 judge(Exchange *exchange)
 {
 	MemoryContext old = MemoryContextSwitchTo(exchange->context);
-	Ours          ours = {exchange->op_id, exchange->generation, exchange->name_space};
+	Ours          ours = {exchange->op_id, exchange->generation, exchange->name_space,
+						  exchange->external_id};
 
 	if (exchange->started_at == 0)
 		exchange->started_at = exchange->evidence.started_at;
+	hide_packed_credential(exchange);
 	exchange->judgement = classify(exchange, &ours);
 	exchange->judged = !turn_page(exchange);
 	MemoryContextSwitchTo(old);

@@ -28,9 +28,10 @@ typedef struct Exchange
 	char         *name_space; /* of its markers; NULL: none */
 	OplState      state;      /* of the operation, since the claim */
 	TimestampTz   not_after;
-	bool          poll;       /* a lookup of one object, by its external id */
-	TimestampTz   started_at; /* of its first page */
-	Search        search;     /* the pages of a lookup so far */
+	bool          poll;        /* a lookup of one object, by its external id */
+	char         *external_id; /* which is this; NULL: it is no poll */
+	TimestampTz   started_at;  /* of its first page */
+	Search        search;      /* the pages of a lookup so far */
 	const char   *first_url;
 	StringInfo    headers; /* of the pages before this one, NULL: it is the first */
 	StringInfo    bodies;  /* each with a line feed behind it */

@@ -30,6 +30,7 @@ SHOWN = {"_op_classify", "_op_decide"}
 # What stands in one place only: pattern, its files, what it is.
 ONE_PLACE = [
     (r"#\s*include <curl", {"transport.c"}, "includes curl"),
+    (r"#\s*include <zlib", {"answer.c"}, "includes zlib"),
     (r"\bSPI_(connect|prepare|execute|cursor)", {"spi.c"}, "uses SPI"),
     (r"\b(ExecSimpleRelation|table_tuple_|index_rescan)", {"scanner.c"}, "uses the executor's functions for rows"),
     (r"#\s*if.*(PG_VERSION_NUM|LIBCURL_VERSION_NUM)", {"compat.h"}, "asks for a version"),
@@ -248,7 +249,8 @@ def one_place(tree):
 
 def one_writer(tree):
     """Only a table's own file names it, as a whole or in a statement that writes."""
-    writes = r"\b(?:INSERT INTO|UPDATE|DELETE FROM) (?:@\.)?(op_\w+)"
+    statement = r"\b(?:INSERT INTO|UPDATE|DELETE FROM) %s(op_\w+)"
+    writes = statement % r"@\."  # in C; what is only said to people names no schema
     for f in tree.files:
         named = set(re.findall(r'"(op_\w+)"', f.text)) & set(KEEPERS)
         for table in sorted(named | set(re.findall(writes, f.text)) & set(KEEPERS)):
@@ -257,7 +259,7 @@ def one_writer(tree):
         for table in sorted(set(re.findall(writes, f.text)) & HOT):
             yield f"{f.shown} writes {table} by a statement"
     for path, text in tree.sql.items():
-        for table in sorted(set(re.findall(writes, re.sub(r"--.*", "", text))) & HOT):
+        for table in sorted(set(re.findall(statement % "", re.sub(r"--.*", "", text))) & HOT):
             if path.name != PURGES:
                 yield f"{path.name} writes {table} by a statement"
 
