@@ -493,7 +493,7 @@ unmarked_words(const Facts *f)
 		"(%.*s): if that field is wrong, no lookup can find what is there. Look at what "
 		"came, SELECT op_evidence(%s), and at the provider. If it is there: SELECT "
 		"op_resolve(%s, 'confirmed', '<its id>', '<what you saw>'). Or repair "
-		"object.marker (UPDATE op_action SET spec = … WHERE name = %s), then SELECT "
+		"object.marker in the spec of action %s, then SELECT "
 		"op_recheck(%s).",
 		marker_of(f), path.type == jbvString ? path.val.string.len : 0,
 		path.type == jbvString ? path.val.string.val : "", id, id,
