@@ -212,5 +212,26 @@ subtest 'a restart alone changes nothing' => sub {
     is(value('SELECT steady_since, steps FROM _op_clock()'), $before, 'the clock is known to be steady');
 };
 
+# To one of two workers a step looks as if the other had stood still for as long.
+subtest 'half a minute forward with forty on the wires of two workers' => sub {
+    my $log = log_position($node);
+    $node->append_conf('postgresql.conf', 'op_ledger.workers = 2');
+    $node->reload;
+    wait_sql($node, q{SELECT count(*) = 2 FROM _op_worker() WHERE state = 'running'}, 'two workers');
+    add_provider($node, 'pair', double => $double, spec => { %patient, concurrency => 80, timeout => { connect => '1 s', total => '10 s', flight => '10 s' } });
+    $double->script({ match => { kind => 'send', contains => 'pi-many' }, do => { delay_answer => 'many' }, times => 'always' });
+    submit_many($node, 'many', 'pair.refund', 40);
+    wait_sql($node, q{SELECT count(*) = 40 FROM op_operation WHERE op_id LIKE 'many-%' AND state = 'submitted'}, 'all to be marked');
+    $double->wait(waiting => 40);
+    set_clock(30);
+    wait_sql($node, q{SELECT count(*) > 0 FROM op_event WHERE op_id IS NULL AND event = 'clock' AND note LIKE '%forward by 30.%' OR note LIKE '%forward by 29.%'}, 'the step to be noticed');
+    $double->release('many');
+    all_ended($node, 'many-', 'confirmed', 40);
+    is(scalar(grep { $_->{op} =~ /^many-/ } $double->requests(kind => 'send')), 40, 'each was sent once');
+    is(value('SELECT sum(failed_turns) FROM _op_worker()'), 0, 'no turn failed');
+    is(value(q{SELECT count(*) FROM op_event WHERE event = 'review'}), 0, 'nobody is blamed');
+    wait_sql($node, q{SELECT sum(in_flight) = 0 FROM _op_worker()}, 'every place to be given back');
+};
+
 check_invariants($node, $double);
 done_testing();
