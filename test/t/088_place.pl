@@ -63,6 +63,15 @@ sub asked_when_quiet
     return asked_until($op, "verdict = 'absent' AND a.started_at > o.last_sent_at + interval '3.1 s'", 'absent when quiet');
 }
 
+# Ask soon; a lookup that was due by itself may have ended it just now.
+sub hurry
+{
+    my ($op) = @_;
+    my $said = OpLedger::sqlstate_of($node, "SELECT op_recheck('$op')");
+    die "op_recheck('$op'): $said" unless $said =~ /^(?:00000|OL007)$/;
+    return;
+}
+
 sub undecided
 {
     my ($op, $name) = @_;
@@ -73,7 +82,7 @@ sub undecided
 sub one_effect
 {
     my ($op, $sends, $name) = @_;
-    value("SELECT op_recheck('$op')") if state_of($node, $op) eq 'unknown' && $name !~ /its own/;
+    hurry($op) if $name !~ /its own/;
     wait_state($node, $op, 'confirmed', $name);
     is(join(' ', sends($op), effects($op)), "$sends 1", "$op: $sends sent, one effect");
     return;
@@ -87,7 +96,7 @@ subtest 'another namespace: it is looked for under the marker that was sent' => 
     unlike(row('named', q{spec = jsonb_set(spec, '{namespace}', '"new-"')}), qr/another account/, 'nothing is in doubt');
     asked_again('named');
     $double->clear_script;
-    value("SELECT op_recheck('named')");
+    hurry('named');
     wait_state($node, 'named', 'confirmed');
     is(join(' ', scalar($double->requests(kind => 'send', op => 'old-named')), $double->effects_of('old-named'), $double->effects_of('new-named')), '1 1 0', 'one effect');
 };
@@ -175,7 +184,7 @@ subtest 'nobody changes it back: a person decides' => sub {
     row('left', q{secret = 'file:b.key'});
     $double->clear_script;
     wait_sql($node, q{SELECT clock_timestamp() > last_sent_at + interval '4 s' FROM op_operation WHERE op_id = 'left'}, 'give_up');
-    value("SELECT op_recheck('left')");
+    hurry('left');
     wait_state($node, 'left', 'review');
     is(value("SELECT reason FROM op_operation WHERE op_id = 'left'"), 'elsewhere', 'with a word for why');
     like(value("SELECT suggestion FROM op_review WHERE op_id = 'left'"), qr/another account/, 'and what to do');

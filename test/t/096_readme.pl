@@ -143,6 +143,10 @@ sub reasons_in_sources
         $take->($1, $file) while $source =~ /\breason\s*=\s*"(\w+)"/g;
         $take->($1, $file) while $source =~ /\bOPL_ERR_SECRET \? "(\w+)"/g;
         $take->($1, $file) while $source =~ /\? "secret" : "(\w+)"/g;
+        if ($file =~ m{/spec/answer\.c$})
+        {
+            $take->($1, $file) while $source =~ /\bfault\s*=\s*"(\w+)"/g;
+        }
         next unless $file =~ m{/rules/(?!state)[^/]*\.c$|/spec/classify[^/]*\.c$};
         $take->($1, $file) while $source =~ /"([a-z][a-z0-9]*(?:_[a-z0-9]+|_%d)*)"/g;
     }
@@ -159,6 +163,7 @@ subtest 'every reason is explained' => sub {
     my %source = reasons_in_sources();
     # status_reason() puts these two together.
     delete @source{qw(http redirect true)};
+    delete @source{qw(done pending failed)}; # what an object is said to be
     @source{qw(http_NNN redirect_NNN)} = ('classify.c') x 2;
     cmp_ok(scalar keys %source, '>', 50, 'the sources were read');
     is_deeply([ map { "$_ of $source{$_}" } sort grep { !$said{$_} } keys %source ], [], 'none is missing in doc/reasons.md');
